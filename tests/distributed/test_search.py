@@ -211,6 +211,8 @@ def test_damaged_shards(fitted, memory, tmp_path, monkeypatch):
             ({"schema": 9}, "has schema 9, this version of bagwise reads 1, 2"),
             ({"by": "classes"}, "is damaged"),
             ({"shards": ["../../etc/passwd"]}, "is damaged"),
+            ({"shards": ["shards.json"]}, "is damaged"),
+            ({"model": "../model.bagwise"}, "is damaged"),
             ({"reading": {"cache": "x"}}, "is damaged"),
             ({"labelled": 1}, "is damaged"),
         ):
@@ -258,6 +260,14 @@ def test_what_is_interrupted_leaves_nothing(fitted, memory, tmp_path, folder):
     many = len(Storage.of(place).names())
     assert len(build_shards(model, path, place, partition=20).shards) == 2
     assert len(Storage.of(place).names()) == 2 + 4 < many
+    before = {name: Storage.of(place).read(name) for name in Storage.of(place).names()}
+    with pytest.raises(KeyboardInterrupt):
+        build_shards(model, path, place, partition=10, progress=interrupt)
+    assert {name: Storage.of(place).read(name) for name in Storage.of(place).names()} == before
+    queries = model.histograms(open_collection(path)[:5])
+    found = ShardedIndex.load(place).find(queries, 4)
+    assert found == build_shards(model, path, place, partition=10).find(queries, 4)
+    assert found == ShardedIndex.load(place).find(queries, 4)
     Storage.of(place).write("holiday.jpg", b"x")
     with pytest.raises(BagwiseError, match=r"is not a folder of shards: it holds holiday.jpg"):
         build_shards(model, path, place)

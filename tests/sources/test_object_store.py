@@ -248,7 +248,8 @@ def test_shards_in_a_bucket(store, folder, tmp_path):
         assert fewer.find(queries, 9, client=client) == fewer.find(queries, 9)
         assert {len(row) for row in fewer.find(queries, 9, client=client)} == {4}
     assert {path.rsplit("/")[-1] for path in store.system.find(f"{store.bucket}/x.shards")} == {
-        *("000000.index", "000000.labels.json", "000001.index", "000001.labels.json", "model.bagwise", "shards.json")
+        *("000000-2.index", "000000-2.labels.json", "000001-2.index", "000001-2.labels.json"),
+        *("model-2.bagwise", "shards.json"),
     }
     assert "secret" not in f"{loaded.folder!r} {loaded.folder}"
     with pytest.raises(BagwiseError, match="is no finished index in shards"):

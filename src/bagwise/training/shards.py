@@ -39,8 +39,10 @@ if TYPE_CHECKING:
 
 __all__ = ["SHARDS_FILE", "ShardedIndex", "build_shards", "is_sharded", "open_index", "shards_of_fit"]
 
-SHARDS_FILE, _MODEL = "shards.json", "model.bagwise"
-_OURS = re.compile(rf"{SHARDS_FILE}|{_MODEL}|\d{{6,}}\.(index|labels\.json)")
+SHARDS_FILE = "shards.json"
+# Files of an index that replaces another have its number of replacements in their names.
+_MODEL, _SHARD = re.compile(r"model(-\d+)?\.bagwise"), re.compile(r"\d{6,}(-\d+)?\.index")
+_OURS = re.compile(rf"{SHARDS_FILE}|{_MODEL.pattern}|\d{{6,}}(-\d+)?\.(index|labels\.json)")
 _METRICS = {"words": "inner", "groups": "hellinger"}
 _SCHEMA = 2  # 1 has neither labels nor the source
 
@@ -111,7 +113,8 @@ class ShardedIndex:
             raise BagwiseError(f"{storage.file(SHARDS_FILE)} {error}") from error
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise BagwiseError(f"{storage.file(SHARDS_FILE)} is damaged ({error}). Build the index again.") from error
-        return cls(folder=place, model=Model.load(storage.file(_MODEL)), **about)
+        model = Model.load(storage.file(about.pop("model")))
+        return cls(folder=place, model=model, **about)
 
     def __len__(self) -> int:
         return self.n_items
@@ -355,11 +358,14 @@ def _read_about(content: bytes) -> dict[str, Any]:
     if schema not in (1, _SCHEMA):
         raise _NotShards(f"has schema {schema!r:.100}, this version of bagwise reads 1, {_SCHEMA}. Upgrade bagwise.")
     names, by, n_items = tuple(map(str, about["shards"])), str(about["by"]), int(about["n_items"])
-    if by not in _METRICS or not names or n_items < 0 or not all(_OURS.fullmatch(name) for name in names):
+    if by not in _METRICS or not names or n_items < 0 or not all(map(_SHARD.fullmatch, names)):
         raise ValueError(f"it has {len(names)} shards of {n_items} items, compared by {by!r:.100}")
-    found = {"shards": names, "by": by, "n_items": n_items}
+    found: dict[str, Any] = {"shards": names, "by": by, "n_items": n_items, "model": "model.bagwise"}
     if schema == 1:
         return found
+    found["model"] = model = str(about["model"])
+    if not _MODEL.fullmatch(model):
+        raise ValueError(f"its model is {model!r:.100}")
     labelled, source, reading = about["labelled"], about["source"], dict(about["reading"])
     texts = all(value is None or type(value) is str for value in reading.values())
     if type(labelled) is not bool or type(source) is not str or not texts or not reading.keys() <= set(READING):
@@ -376,17 +382,19 @@ def _write(
     by: str,
     origin: Mapping[str, Any],
 ) -> ShardedIndex:
-    """Build an index of each partition and write it; `parts` are ids and labels. What is not finished is removed."""
+    """Build an index of each partition and write it; `parts` are ids and labels. What is not finished is removed.
+
+    An index that is there is replaced, and stays as it is until the new one is whole.
+    """
     storage, n, sizes = Storage.of(folder), len(rows), [len(ids) for ids, _ in parts]
     is_new = isinstance(folder, Path) and not folder.exists()
-    names = tuple(f"{number:06d}.index" for number in range(n))
+    mark = _next_mark(storage)
+    names = tuple(f"{number:06d}{mark}.index" for number in range(n))
     labelled = any(label is not None for _, labels in parts for label in labels)
     about = {"by": by, "n_items": sum(sizes), "shards": names, "labelled": labelled, **origin}
-    storage.remove(SHARDS_FILE)  # an index is whole once this is there
+    ours = {f"model{mark}.bagwise", *names, *map(_labels_of, names)}
     try:
-        for name in filter(_OURS.fullmatch, storage.names()):
-            storage.remove(name)
-        storage.write(_MODEL, model_bytes(model))
+        storage.write(f"model{mark}.bagwise", model_bytes(model))
         # a worker may not have a folder of this machine, but it has stores
         build = partial(_build, by, labelled, storage if isinstance(folder, Url) else None, type(executor).keep)
         shared = executor.share(model)
@@ -394,15 +402,26 @@ def _write(
         for handle in built:
             for name, content in executor.gather([handle])[0]:
                 storage.write(name, content)
-        storage.write(SHARDS_FILE, json.dumps({"schema": _SCHEMA, **about}, indent=1).encode())
+        written = {"schema": _SCHEMA, "model": f"model{mark}.bagwise", **about}
+        storage.write(SHARDS_FILE, json.dumps(written, indent=1).encode())
     except BaseException:
         with suppress(BagwiseError, OSError):  # the first error is what counts
-            for name in (_MODEL, *names, *map(_labels_of, names)):
+            for name in sorted(ours):
                 storage.remove(name)
             if is_new and isinstance(folder, Path):
                 folder.rmdir()
         raise
+    for name in set(filter(_OURS.fullmatch, storage.names())) - ours - {SHARDS_FILE}:
+        storage.remove(name)
     return ShardedIndex(folder=folder, model=model, **about)
+
+
+def _next_mark(storage: Storage) -> str:
+    """Return what tells the files of a new index from those of a finished one that it replaces; "" if there is none."""
+    if not storage.exists(SHARDS_FILE):
+        return ""
+    marks = (re.search(r"-(\d+)\.", name) for name in storage.names())
+    return f"-{1 + max((int(mark[1]) for mark in marks if mark), default=0)}"
 
 
 def _build(
