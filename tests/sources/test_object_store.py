@@ -191,6 +191,7 @@ def test_models_and_features_by_variables(store, folder, tmp_path, monkeypatch):
     fit_model(store.url("data/texts"), n_groups=3, folds=0, n_jobs=1).save(path)
     store.system.put_file(str(path), f"{store.bucket}/texts.bagwise")
     model = Model.load(store.url("texts.bagwise"))
+    assert Model.load(store.url("texts.bagwise"), storage_options=store.options) == model
     expected = model.transform(open_collection(folder / "texts"))
     written = write_features(model, open_collection(store.url("data/texts")), store.url("features/"), rows_per_part=5)
     assert (written.n_items, written.n_resumed) == (expected.shape[0], 0)

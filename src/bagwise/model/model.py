@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from bagwise._io.storage import as_place
 from bagwise._utils.checks import as_count
 from bagwise.codebooks.normalizing import WordWeighting, resolve_steps
 from bagwise.codebooks.pyramids import cell_names, n_cells
@@ -542,14 +543,21 @@ class Model(SmallForms, ModelViews):
         return model_files.write_model(path, self)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, trust_pattern: bool = False) -> Model:
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        trust_pattern: bool = False,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> Model:
         """Read a model that `save` wrote, or a folder of an earlier version. It is checked, and no code in it runs.
 
         The file may be a URL, such as ``s3://bucket/photos.bagwise``: it is copied to a temporary file first.
+        `storage_options` are for URLs, see `open_collection`.
 
         A ``token_pattern`` that may take very long for some texts is refused, unless `trust_pattern` is true.
         """
-        with local_copy(path, Limits()) as local:
+        with local_copy(as_place(path, storage_options), Limits()) as local:
             return model_files.read_model(local, cls, trust_pattern=trust_pattern)
 
     def __eq__(self, other: object) -> bool:
