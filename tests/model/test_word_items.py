@@ -21,8 +21,10 @@ def folder(tmp_path):
 
 @pytest.fixture
 def few(monkeypatch):
-    """Learn words from 7 images."""
+    """Learn words from 20 descriptors of 7 images, which is not all that they have."""
     monkeypatch.setitem(MOST_SAMPLED, "images", 7)
+    for module in ("model.visual", "training.parts"):
+        monkeypatch.setattr(f"bagwise.{module}.N_SAMPLED_VECTORS", 20)
 
 
 def vectorizer():
@@ -78,13 +80,45 @@ def test_each_item_is_read_once(folder, few, where, monkeypatch):
     assert len(read) == len(set(read)) == len(open_collection(folder))
 
 
+@pytest.mark.parametrize("hurt", ["too few", "all chosen"])
+def test_words_are_learned_from_all_items_if_the_chosen_do_not_do(folder, few, hurt, monkeypatch):
+    items = open_collection(folder)
+    if hurt == "too few":
+        for module in ("model.visual", "training.parts"):
+            monkeypatch.setattr(f"bagwise.{module}.N_SAMPLED_VECTORS", 10**6)
+    else:
+        for k in vectorizer().items_to_learn_from(items):
+            folder.joinpath(items[int(k)].id).write_bytes(b"not an image")
+    found = [run_fit(folder, OPTIONS, client=where) for where in (None, LocalExecutor())]
+    monkeypatch.setitem(MOST_SAMPLED, "images", 100)
+    expected = run_fit(folder, OPTIONS)
+    for one in found:
+        assert one.model.hierarchy == expected.model.hierarchy
+        for codebook, other in zip(one.model.codebooks, expected.model.codebooks, strict=True):
+            assert codebook.tobytes() == other.tobytes()
+        assert one.notes == expected.notes
+
+
+def test_renamed_items_are_not_found_in_the_cache(folder, few, tmp_path):
+    """Items are chosen by their ids, results of earlier runs found by the content of items."""
+    chosen = OPTIONS.with_changes(cache=str(tmp_path / "cache"))
+    first = run_fit(folder, chosen)
+    assert run_fit(folder, chosen).cached
+    for path in sorted(folder.rglob("*.png")):
+        path.rename(path.with_name(f"a{path.name}"))
+    renamed = run_fit(folder, chosen)
+    assert first.model.codebooks[0].tobytes() != renamed.model.codebooks[0].tobytes()
+    assert renamed.model.hierarchy == run_fit(folder, OPTIONS).model.hierarchy
+    assert first.notes == renamed.notes == run_fit(folder, chosen).notes
+
+
 @pytest.mark.parametrize("partition", [1, 4, 1000])
 @pytest.mark.parametrize("damaged", [(), "chosen", "others"])
 def test_partitions_do_not_change_the_model(folder, few, partition, damaged, tmp_path):
     items = open_collection(folder)
     chosen = vectorizer().items_to_learn_from(items)
     if damaged:
-        hurt = chosen[:6] if damaged == "chosen" else np.setdiff1d(np.arange(len(items)), chosen)[2:]
+        hurt = chosen[:3] if damaged == "chosen" else np.setdiff1d(np.arange(len(items)), chosen)[2:]
         for k in hurt:
             folder.joinpath(items[int(k)].id).write_bytes(b"not an image")
     here, there = (

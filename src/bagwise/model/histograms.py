@@ -40,6 +40,7 @@ class Histograms:
     skipped: tuple[Skipped, ...] = ()  # items that could not be read
     samples: Mapping[int, WordSample] = field(default_factory=dict)  # of some rows, on demand, for images and videos
     seconds: Mapping[str, float] = field(default_factory=dict)  # time of each stage of a fit
+    n_learned_from: int | None = None  # items that words were learned from in a fit, if not all
 
     @classmethod
     def in_order(cls, parts: Sequence[tuple[NDArray[np.intp], Histograms]]) -> Histograms:
@@ -74,6 +75,8 @@ class Histograms:
         for row, sample in self.samples.items():
             named = zip(WordSample._fields, sample, strict=True)
             arrays |= {f"sample {row} {name}": array for name, array in named if array is not None}
+        if self.n_learned_from is not None:
+            arrays["n_learned_from"] = np.array([self.n_learned_from])
         return pack_matrix(self.matrix) | arrays
 
     @classmethod
@@ -84,7 +87,8 @@ class Histograms:
         samples = {
             row: WordSample._make(arrays.get(f"sample {row} {name}") for name in WordSample._fields) for row in rows
         }
-        return cls(unpack_matrix(arrays), arrays["kept"], skipped, samples)
+        n_learned_from = int(arrays["n_learned_from"][0]) if "n_learned_from" in arrays else None
+        return cls(unpack_matrix(arrays), arrays["kept"], skipped, samples, n_learned_from=n_learned_from)
 
 
 def as_histograms(X: Any, n_columns: int, names: tuple[str, ...] | None = None, modality: str = "table") -> Any:

@@ -39,6 +39,7 @@ __all__ = [
     "Vectorizer",
     "WordSample",
     "as_histograms",
+    "digest_of",
     "group_features",
     "no_progress",
     "normalize_features",
@@ -87,6 +88,11 @@ def group_features(
 def normalize_features(grouped: Any, normalize: Any) -> Any:
     """Normalise the rows of histograms of groups in float64, and return float32; see `group_features`."""
     return normalize_rows(grouped.astype(np.float64), normalize).astype(np.float32)
+
+
+def digest_of(items: NDArray[np.intp] | None) -> str | None:
+    """Return a hash of the numbers of items that were chosen; None: all."""
+    return None if items is None else sha256(items.astype(np.int64).tobytes()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -145,7 +151,9 @@ class Vectorizer(ABC):
             return compute(X, run)
         started = time.perf_counter()
         settings |= {"fitting": fitting, "on_error": run.on_error, "n_samples": run.n_samples}
-        if not fitting:
+        if fitting:
+            settings["learned_from"] = digest_of(self.items_to_learn_from(X))  # by ids, which contents do not tell
+        else:
             settings["learned"] = self.fingerprint()
         held = run.steps.load("histograms", X, settings, f"histograms of {len(X):,} {self.modality}")
         if held is not None:

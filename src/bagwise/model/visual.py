@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import time
@@ -27,7 +28,7 @@ from bagwise.descriptors.describing import Describer, describe_items
 from bagwise.errors import BagwiseError
 from bagwise.model.histograms import Histograms, WordSample, as_histograms
 from bagwise.model.parts import DescriptorRecord, LazyDescriptor
-from bagwise.model.vectorizers import Part, Run, Vectorizer
+from bagwise.model.vectorizers import Part, Run, Vectorizer, digest_of
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import ItemIterator, NothingReadError, Skipped
 from bagwise.sources.media import images_in_mode
@@ -36,15 +37,20 @@ __all__ = ["MOST_SAMPLED", "N_SAMPLED_VECTORS", "VisualVectorizer", "sampled_ite
 
 _BATCH_SIZE = 32
 N_SAMPLED_VECTORS = 100_000  # that the words of a vocabulary are learned from
-# Items that they are sampled from, whose descriptors are held until there are words, in a file if they are many. Other
-# items are described when their words are counted.
+# Items that they are sampled from, whose descriptors are held until words are counted, in a file if they are many.
+# Others are described when their words are counted. If these have too few descriptors, all items are sampled from.
 MOST_SAMPLED = {"images": 5000, "videos": 500}
+
+
+class _TooFew(Exception):
+    """Chosen items have too few descriptors to learn words from."""
 
 
 class VisualVectorizer(Vectorizer):
     """Count visual words: describe images or videos, and find the nearest words of the descriptors.
 
-    Words are learned from at most 5000 images, or 500 videos, of a collection, chosen by hashes of their ids.
+    Words are learned from at most 5000 images, or 500 videos, of a collection, chosen by hashes of their ids, or from
+    all if these have fewer than 100,000 descriptors.
     Several descriptors each have a vocabulary of their own, side by side in each cell of the pyramid; each item is read
     once and described by all. Without a `descriptor`, only `Bags` are accepted. There are no `codebooks` before
     `fit_transform`, and none for descriptors that count words themselves, such as `LBPD5`. `n_words` has the number of
@@ -114,14 +120,25 @@ class VisualVectorizer(Vectorizer):
     def items_to_learn_from(self, X: Any) -> NDArray[np.intp] | None:
         """Choose the items of a collection that words are learned from, ascending; None: all."""
         most = MOST_SAMPLED[self.modality]
-        if not isinstance(X, Collection) or len(X) <= most or not self.vocabularies:
+        if not isinstance(X, Collection) or len(X) <= most:
             return None
         seed = int(self.random_state) if isinstance(self.random_state, Integral) else 0
         return np.sort(np.argsort(hash_names(X.ids, seed), kind="stable")[:most])
 
     def _fit_transform(self, X: Any, run: Run) -> Histograms:
-        """Learn words by k-means from a sample of descriptors, and count them; each item is described once."""
+        """Learn words by k-means from a sample of descriptors, and count them.
+
+        Each item is described once, unless those that words are to be learned from have too few descriptors: then words
+        are learned from all.
+        """
         chosen = self.items_to_learn_from(X)
+        if chosen is not None:
+            with contextlib.suppress(_TooFew, NothingReadError):
+                return self._learn_and_count(X, chosen, run)
+        return self._learn_and_count(X, None, run)
+
+    def _learn_and_count(self, X: Any, chosen: NDArray[np.intp] | None, run: Run) -> Histograms:
+        """Learn words from chosen items, or all, and count those of all; raise `_TooFew` if these are not enough."""
         describing = self._describe(X if chosen is None else X[chosen], run)
         step, n_items, n = f"Describing {self.modality}", describing.n_items, len(self.vocabularies)
         limit = (DEFAULT_LIMIT if self.memory_limit is None else parse_size(self.memory_limit)) // n
@@ -136,9 +153,12 @@ class VisualVectorizer(Vectorizer):
                     reservoir.add(bags.values)
                 run.progress(step, describing.n_done, n_items)
             times.append(time.perf_counter())
+            samples = [reservoir.vectors() for reservoir in reservoirs]
+            if chosen is not None and min(map(len, samples)) < N_SAMPLED_VECTORS:
+                raise _TooFew
             self._set_codebooks(
-                self._learn_words(X if isinstance(X, Collection) else None, reservoir.vectors(), random, run, k)
-                for k, (reservoir, random) in enumerate(zip(reservoirs, randoms, strict=True))
+                self._learn_words(X if isinstance(X, Collection) else None, vectors, random, run, k, chosen)
+                for k, (vectors, random) in enumerate(zip(samples, randoms, strict=True))
             )
             times.append(time.perf_counter())
             part = Part(zip(*spools, strict=True), np.array(describing.kept), tuple(describing.skipped), chosen=chosen)
@@ -146,7 +166,7 @@ class VisualVectorizer(Vectorizer):
             found = self.count_part(part, run, sampled_items(n_all, run.n_samples), X)
         times.append(time.perf_counter())
         stages = zip(("describing", "learning words", "counting words"), np.diff(times).tolist(), strict=True)
-        return dataclasses.replace(found, seconds=dict(stages))
+        return dataclasses.replace(found, seconds=dict(stages), n_learned_from=None if chosen is None else len(chosen))
 
     def read_part(self, X: Any, run: Run, keep: Callable[[Iterable[Any]], Iterable[Any]] = list) -> Part:
         """Describe the items: batches of bags, a tuple with one entry per vocabulary."""
@@ -230,8 +250,19 @@ class VisualVectorizer(Vectorizer):
         random.bit_generator.advance(n_vectors)  # type: ignore[attr-defined]
         return random
 
-    def _learn_words(self, data: Any, vectors: NDArray[Any], random: np.random.Generator, run: Run, k: int) -> Any:
-        """Learn vocabulary number k, unless an earlier run has learned it from the same `data`; None: do not look."""
+    def _learn_words(
+        self,
+        data: Any,
+        vectors: NDArray[Any],
+        random: np.random.Generator,
+        run: Run,
+        k: int,
+        chosen: NDArray[np.intp] | None = None,
+    ) -> Any:
+        """Learn vocabulary number k, unless an earlier run has learned it from the same `data`; None: do not look.
+
+        `chosen` are the items of a collection that the vectors are of.
+        """
         steps, settings, size = run.steps, None if data is None else self._settings(), self._asked[k]
         if steps is not None and settings is not None:
             settings = {
@@ -240,6 +271,7 @@ class VisualVectorizer(Vectorizer):
                 "random_state": settings["random_state"],
                 "fewer": self.fewer,
                 "on_error": run.on_error,
+                "learned_from": digest_of(chosen),
             }
             held = steps.load("words", data, settings, f"{size:,} words")
             if held is not None:

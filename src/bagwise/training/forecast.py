@@ -84,6 +84,7 @@ class CountedSample:
     n_vectors: float = 0.0  # descriptors of an item
     width: int = 0  # numbers of a descriptor
     warm_up: float = 0.0
+    n_first: int = 0  # items that are described before there are words
 
     @property
     def n_words(self) -> int:
@@ -144,6 +145,7 @@ def sample_visual(collection: Collection, options: FitOptions) -> CountedSample:
     describing = seconds / len(indices)
     learning, vectors_of, widths = _NOTHING, 0.0, []
     codebooks = []
+    n_first = min(n, MOST_SAMPLED[collection.modality])  # others are described when words are counted
     for k, size in enumerate(vectorizer.vocabularies):
         vectors = np.concatenate([np.asarray(batch[k].values) for batch in batches])
         vectors = vectors[np.any(vectors != 0, axis=1)]
@@ -152,6 +154,8 @@ def sample_visual(collection: Collection, options: FitOptions) -> CountedSample:
                 f"The first items of {collection.source} have no descriptors, so nothing can be planned."
             )
         vectors_of += len(vectors) / len(kept)
+        if len(vectors) / len(kept) * n_first < N_SAMPLED_VECTORS:  # too few, see `VisualVectorizer`
+            n_first = n
         widths.append(vectors.shape[1])
         learning += _forecast_kmeans(vectors, size, min(N_SAMPLED_VECTORS, len(vectors) / len(kept) * n), threads)
         codebooks.append(np.resize(vectors, (size, vectors.shape[1])))
@@ -161,14 +165,14 @@ def sample_visual(collection: Collection, options: FitOptions) -> CountedSample:
     started = time.perf_counter()
     found = counter.transform(pieces, n_jobs=threads)
     counting = (time.perf_counter() - started) / len(kept)
-    n_first = min(n, MOST_SAMPLED[collection.modality])  # others are described when words are counted
     stages = {
         "describing": Range.about(describing * n_first, 1.3),
         "learning words": learning,
         "counting words": Range.about(counting * n + describing * (n - n_first), 1.4),
     }
+    per_item = describing + counting
     return CountedSample(
-        found.matrix, kept, vectorizer.vocabularies, stages, describing + counting, vectors_of, max(widths), warm_up
+        found.matrix, kept, vectorizer.vocabularies, stages, per_item, vectors_of, max(widths), warm_up, n_first
     )
 
 

@@ -86,6 +86,8 @@ class CountedParts:
     samples : mapping
         As those of `Histograms`, by rows of all partitions.
     seconds : dict
+    n_learned_from : int or None
+        Items that words were learned from, if not all.
     """
 
     rows: list[Any]
@@ -95,6 +97,7 @@ class CountedParts:
     skipped: tuple[Skipped, ...]
     samples: dict[int, Any]
     seconds: dict[str, float]
+    n_learned_from: int | None = None
 
 
 def count_parts(
@@ -117,28 +120,22 @@ def count_parts(
     shared = executor.share((vectorizer, reading, keep))
     step = "Reading" if not len(getattr(vectorizer, "vocabularies", ())) else "Describing"
     learned_from = vectorizer.items_to_learn_from(collection)
-    chosen: list[Any] = [None] * n if learned_from is None else _inside(learned_from, partitions)
-    to_read = [k for k in range(n) if chosen[k] is None or len(chosen[k])]
-    given = ([shared] * len(to_read), [partitions[k] for k in to_read], [chosen[k] for k in to_read])
-    n_read = [sizes[k] if chosen[k] is None else len(chosen[k]) for k in to_read]
-    read = executor.map(_read, *given, step=f"{step} {collection.modality}", sizes=n_read)
-    heads = executor.gather(executor.map(_head, read))
-    if not any(len(head[0]) for head in heads):
-        raise NothingReadError([one for head in heads for one in head[1]], collection.source)
+    read, vectors = _read_all(executor, shared, partitions, learned_from, step, collection)
+    if learned_from is not None and vectors.sum(axis=0)[:, 1].min() < N_SAMPLED_VECTORS:
+        learned_from = None  # too few descriptors: words are learned from all items
+        read, vectors = _read_all(executor, shared, partitions, None, step, collection)
     times.append(time.perf_counter())
-    vectors = np.array([head[2] for head in heads], np.int64).reshape(len(heads), -1, 2)
-    summary = _summary_of_all(vectorizer, executor, shared, read, vectors)
+    summary = _summary_of_all(vectorizer, executor, shared, list(read.values()), vectors)
     run = Run(on_error=options.on_error, n_jobs=options.n_jobs, progress=progress, steps=steps)
     vectorizer.learn(summary, run, collection.source, vectors.sum(axis=0))
     times.append(time.perf_counter())
     shared = executor.share((vectorizer, reading, keep))
     wanted = _wanted(partitions, len(collection), n_samples)
     unread = Part((), np.empty(0, np.intp), chosen=np.empty(0, np.intp))
-    parts = dict(zip(to_read, read, strict=True))
+    ordered = [read.get(k, unread) for k in range(n)]
     del read
-    ordered = [parts.get(k, unread) for k in range(n)]
     rows = executor.map(_count, [shared] * n, partitions, ordered, wanted, step="Counting words", sizes=sizes)
-    del parts, ordered
+    del ordered
     counted = executor.gather(executor.map(_size, rows))
     times.append(time.perf_counter())
     names = ("counting words",) * 3 if texts else ("describing", "learning words", "counting words")
@@ -147,7 +144,28 @@ def count_parts(
         seconds[name] = seconds.get(name, 0.0) + spent
     n_rows, n_bytes = [one.n_rows for one in counted], [one.n_bytes for one in counted]
     kept, skipped = _numbered([(one.kept, one.skipped) for one in counted], partitions)
-    return CountedParts(rows, n_rows, n_bytes, kept, skipped, _samples(counted), seconds)
+    n_learned_from = None if learned_from is None else len(learned_from)
+    return CountedParts(rows, n_rows, n_bytes, kept, skipped, _samples(counted), seconds, n_learned_from)
+
+
+def _read_all(
+    executor: Executor, shared: Any, partitions: Sequence[Any], items: Any, step: str, collection: Collection
+) -> tuple[dict[int, Any], NDArray[np.int64]]:
+    """Read chosen items, or all, of the partitions that have some.
+
+    Returns handles by the numbers of partitions, and how many vectors each of them has of each vocabulary, and how many
+    that are not zero.
+    """
+    chosen: list[Any] = [None] * len(partitions) if items is None else _inside(items, partitions)
+    to_read = [k for k, some in enumerate(chosen) if some is None or len(some)]
+    sizes = [partitions[k].n_items if chosen[k] is None else len(chosen[k]) for k in to_read]
+    given = ([shared] * len(to_read), [partitions[k] for k in to_read], [chosen[k] for k in to_read])
+    read = executor.map(_read, *given, step=f"{step} {collection.modality}", sizes=sizes)
+    heads = executor.gather(executor.map(_head, read))
+    if items is None and not any(len(head[0]) for head in heads):
+        raise NothingReadError([one for head in heads for one in head[1]], collection.source)
+    vectors = np.array([head[2] for head in heads], np.int64).reshape(len(heads), -1, 2)
+    return dict(zip(to_read, read, strict=True)), vectors
 
 
 def transform_parts(

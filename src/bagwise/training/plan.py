@@ -13,7 +13,7 @@ from bagwise.errors import BagwiseError
 from bagwise.merging.criteria import resolve_criterion
 from bagwise.merging.criteria.base import AdditiveScore
 from bagwise.model.vectorizers import TableVectorizer
-from bagwise.model.visual import MOST_SAMPLED, N_SAMPLED_VECTORS
+from bagwise.model.visual import N_SAMPLED_VECTORS
 from bagwise.sources.tables import TableCollection
 from bagwise.training.fit import DEFAULT_GROUPS, check_groups
 from bagwise.training.forecast import CountedSample, Range, forecast_groups, sample_texts, sample_visual
@@ -216,10 +216,10 @@ def _reading_steps(sample: CountedSample, options: FitOptions, modality: str, n:
         what = {"counting words": f"count up to {sample.n_words:,} words in {n:,} texts"}
     elif modality != "table":
         names = " and ".join(type(one).__name__ for one in make_descriptors(options, modality))
-        n_first = min(n, MOST_SAMPLED[modality])
-        others = f", after describing the other {n - n_first:,}" if n > n_first else ""
+        n_others = n - sample.n_first
+        others = f", after describing the other {n_others:,}" if n_others else ""
         what = {
-            "describing": f"describe {n_first:,} {modality} by {names}",
+            "describing": f"describe {sample.n_first:,} {modality} by {names}",
             "learning words": f"learn {' and '.join(map(str, sample.vocabularies))} words",
             "counting words": f"count the words of each item{others}",
         }

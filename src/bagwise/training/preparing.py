@@ -55,6 +55,7 @@ class WordData:
     samples: Mapping[int, WordSample] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     rows: PartedRows | None = None  # histograms of all items, if those here are a sample of them
+    n_learned_from: int | None = None  # items that words were learned from, if not all
 
     @property
     def n_words(self) -> int:
@@ -170,10 +171,9 @@ def prepare(source: Any, options: FitOptions, progress: Progress, executor: Exec
         log.notes.append(
             f"{len(data.skipped)} of {n_all} items could not be read and were skipped. {first.id}: {first.reason}"
         )
-    learned_from = data.vectorizer.items_to_learn_from(collection)
-    if learned_from is not None:
+    if data.n_learned_from is not None:
         log.notes.append(
-            f"Words were learned from {len(learned_from):,} of {len(collection):,} {collection.modality}, chosen at "
+            f"Words were learned from {data.n_learned_from:,} of {len(collection):,} {collection.modality}, chosen at "
             "random; they are counted in all."
         )
     if len(data.collection) < 2:
@@ -227,11 +227,12 @@ def vectorize(
         counted = count_parts(vectorizer, collection, options, executor, **how)
         read = collection if len(counted.kept) == len(collection) else collection[counted.kept]
         about = (read, None, vectorizer, counted.skipped, counted.samples, counted.seconds)
+        data = WordData(*about, n_learned_from=counted.n_learned_from)
         if not exceeds(counted, options):
-            return replace(WordData(*about), histograms=stacked(executor, counted.rows))
+            return replace(data, histograms=stacked(executor, counted.rows))
         pyramid = getattr(vectorizer, "pyramid", ((1, 1),))
         grids = (n_cells(pyramid), pyramid[0][0] * pyramid[0][1])
-        return WordData(*about, rows=PartedRows(executor, counted, vectorizer.n_words, *grids))
+        return replace(data, rows=PartedRows(executor, counted, vectorizer.n_words, *grids))
     found = vectorizer.fit_transform(
         collection,
         on_error=options.on_error,
@@ -241,7 +242,8 @@ def vectorize(
         steps=steps,
     )
     read = collection if len(found.kept) == len(collection) else collection[found.kept]
-    return WordData(read, found.matrix, vectorizer, found.skipped, found.samples, found.seconds)
+    counts = WordData(read, found.matrix, vectorizer, found.skipped, found.samples, found.seconds)
+    return replace(counts, n_learned_from=found.n_learned_from)
 
 
 def split_source(collection: Collection) -> tuple[Collection, Collection | None]:
