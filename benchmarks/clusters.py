@@ -164,7 +164,7 @@ def table_of(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
     rows = []
     for one in results:
         where = {None: "in memory", 0: "in this process"}.get(one["workers"], f"{one['workers']} worker(s)")
-        where += ", as Dask starts it" if one["as_dask"] else ""
+        where += ", as Dask starts it" if one.get("as_dask") else ""
         base = next(
             (
                 other

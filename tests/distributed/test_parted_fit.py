@@ -10,7 +10,7 @@ from sklearn.svm import LinearSVC
 
 import bagwise.training.learning as learning
 from bagwise import merge_words
-from bagwise.distributed.executors import LocalExecutor
+from bagwise.distributed.executors import LocalExecutor, executor_of
 from bagwise.distributed.linear import fit_svm
 from bagwise.merging.criteria import resolve_criterion
 from bagwise.merging.engine import Engine
@@ -134,7 +134,7 @@ def test_neighbours_in_blocks(criterion, form, monkeypatch):
     ids = [f"{number}.txt" for number in range(100)]
     chosen = resolve_criterion(criterion)
     y_given = y if chosen.supervised else None
-    blocks = deal_items(ids, y_given, 0)
+    blocks = deal_items(ids, y_given, 0, 100)
     assert sorted(np.concatenate(blocks).tolist()) == list(range(100))
     assert [len(rows) for rows in blocks] == [34, 33, 33]
     sums = add_scatters(LocalExecutor(), chosen, X, y_given, blocks)
@@ -158,29 +158,55 @@ def test_neighbours_in_blocks(criterion, form, monkeypatch):
     np.testing.assert_allclose(found.scores[5], ratio, rtol=1e-9)
 
 
-def test_blocks_have_items_of_each_class(monkeypatch):
+def test_blocks_have_items_of_two_classes(monkeypatch):
     monkeypatch.setattr("bagwise.training.sums.MOST_MERGED", 10)
     ids, y = [str(number) for number in range(95)], np.repeat([0, 1, 2], [80, 12, 3])
-    blocks = deal_items(ids, y, 0)
+    blocks = deal_items(ids, y, 0, 1000)
     assert len(blocks) == 10
-    assert all(len(np.unique(y[rows])) >= 2 for rows in blocks)
-    assert max(map(len, blocks)) - min(map(len, blocks)) <= 1
-    few = deal_items(ids[:84], np.repeat([0, 1], [80, 4]), 0)
-    assert [sorted(np.bincount(np.repeat([0, 1], [80, 4])[rows]).tolist()) for rows in few] == [[1, 20]] * 4
-    turned = deal_items(ids[::-1], y[::-1], 0)
+    assert all(np.bincount(y[rows], minlength=3)[:2].min() >= 1 for rows in blocks)
+    assert max(map(len, blocks)) <= 10
+    turned = deal_items(ids[::-1], y[::-1], 0, 1000)
     assert {frozenset(ids[::-1][k] for k in rows) for rows in turned} == {
         frozenset(ids[k] for k in rows) for rows in blocks
     }
+    # few items of the second class: fewer blocks, without some of the first
+    few = deal_items(ids[:84], np.repeat([0, 1], [80, 4]), 0, 1000)
+    assert [np.bincount(np.repeat([0, 1], [80, 4])[rows]).tolist() for rows in few] == [[9, 1]] * 4
+    # each class has two items, which stay together
+    pairs = np.repeat(np.arange(20), 2)
+    (block,) = deal_items(ids[:40], pairs, 0, 1000)
+    assert np.bincount(pairs[block]).tolist() == [2] * 5
+    assert [len(rows) for rows in deal_items(ids, None, 0, 25)] == [9, 8, 8]
+
+
+@pytest.mark.parametrize("n_parts", [1, 2, 3, 5, 6, 7, 11, 13, 16])
+def test_parts_are_joined_in_the_same_order_everywhere(client, n_parts):
+    def pair(one, other):
+        return f"({one} {other})"
+
+    parts = list(range(n_parts))
+    expected = super(LocalExecutor, LocalExecutor()).map_reduce(str, pair, parts)
+    assert LocalExecutor().map_reduce(str, pair, parts) == expected
+    if n_parts in (7, 11):
+        assert executor_of(client).map_reduce(str, pair, parts) == expected
 
 
 def test_criteria_of_neighbours_use_the_whole_sample(client, sources, monkeypatch):
     monkeypatch.setattr("bagwise.training.sums.MOST_MERGED", 12)
-    chosen = FitOptions(n_groups=4, folds=0, n_jobs=1, partition=9, memory_limit=50, criterion="mfa")
-    here, there = (run_fit(sources["texts"], chosen, client=where) for where in (LocalExecutor(), client))
+    chosen = FitOptions(n_groups=4, folds=2, n_jobs=1, partition=9, memory_limit=50, criterion="mfa")
+    here = run_fit(sources["texts"], chosen, client=LocalExecutor())
+    there = run_fit(sources["texts"], chosen.with_changes(folds=0), client=client)
     assert here.model.hierarchy == there.model.hierarchy
+    sums = []
+    monkeypatch.setattr(
+        "bagwise.training.method.add_scatters", lambda *given: sums.append(given) or add_scatters(*given)
+    )
+    again = run_fit(sources["texts"], chosen, client=LocalExecutor())
+    assert len(sums) == 2  # each fold of cross-validation compares items in blocks, too
+    assert [len(given[4]) for given in sums] == [2, 2]
+    assert again.model.path == here.model.path
     assert any("merged on 36 items of the sample, in 3 random blocks" in note for note in here.notes)
-    monkeypatch.setattr("bagwise.training.learning.MOST_SUMMED", 5)
-    monkeypatch.setattr("bagwise.training.learning.MOST_MERGED", 12)
+    monkeypatch.setattr("bagwise.training.sums.MOST_SUMMED", 5)
     few = run_fit(sources["texts"], chosen, client=LocalExecutor())
     assert any("merged on 12 items of the sample. The" in note for note in few.notes)
 

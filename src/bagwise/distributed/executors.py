@@ -115,6 +115,29 @@ class LocalExecutor(Executor):
                 self.progress(step, done, total)
         return results
 
+    def map_reduce(
+        self,
+        function: Callable[..., Any],
+        join: Callable[[Any, Any], Any],
+        *parts: Sequence[Any],
+        step: str = "",
+        sizes: Sequence[int] | None = None,
+    ) -> Any:
+        """Map and reduce, and return the value. Neighbours are joined as soon as there are two: few are held."""
+        held: list[tuple[int, Any]] = []  # how many parts each is of, powers of two
+
+        def add(*given: Any) -> None:
+            held.append((1, function(*given)))
+            while len(held) > 1 and held[-1][0] == held[-2][0]:
+                (count, one), (_, other) = held[-2:]
+                held[-2:] = [(2 * count, join(one, other))]
+
+        self.map(add, *parts, step=step, sizes=sizes)
+        while len(held) > 1:
+            (_, one), (_, other) = held[-2:]
+            held[-2:] = [(0, join(one, other))]
+        return held[0][1]
+
     def gather(self, handles: Sequence[Any]) -> list[Any]:
         """Return the values."""
         return list(handles)

@@ -153,7 +153,7 @@ class Engine:
         self.store: str | None = None
 
     def load(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None, *, checked: bool = False) -> Self:
-        """Check data and labels, or sum up a Dask collection.
+        """Check data and labels, or sum up a Dask collection; `Scatters` are taken as they are.
 
         X that is `checked` is an array or CSR matrix of finite numbers, which an estimator has checked already.
         """

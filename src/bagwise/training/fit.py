@@ -213,6 +213,7 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
     method = adapt_to_size(method, options, *shape)
     facts = None if rows is None else rows.facts
     method = adapt_to_table(method, data.whole() if facts is None else facts.statistics, modality, options)
+    method = dataclasses.replace(method, in_blocks=rows is not None)
     if method.scaling is not None:
         log.notes.append(f"The {method.scaling}.")
     weighting = choose_weighting(method, data.whole(), None if facts is None else facts.idf)

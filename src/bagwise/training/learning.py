@@ -15,7 +15,7 @@ from sklearn.preprocessing import FunctionTransformer
 from bagwise.codebooks.normalizing import WordWeighting
 from bagwise.distributed.executors import Executor
 from bagwise.merging.constrained import statistics_of
-from bagwise.merging.criteria import TraceRatio, resolve_criterion
+from bagwise.merging.criteria import resolve_criterion
 from bagwise.merging.engine import Engine
 from bagwise.merging.group_statistics import GroupStatistics
 from bagwise.merging.hierarchy import Hierarchy
@@ -42,7 +42,7 @@ from bagwise.training.method import (
 )
 from bagwise.training.options import FitOptions
 from bagwise.training.preparing import WordData
-from bagwise.training.sums import MOST_MERGED, MOST_SUMMED, add_scatters, deal_items, weighted_by
+from bagwise.training.sums import add_scatters, blocks_to_merge, weighted_by
 
 __all__ = ["LearnedGroups", "cross_validate", "learn_groups", "merge_parts", "merged_blocks"]
 
@@ -78,6 +78,8 @@ def learn_groups(
     if data.rows is not None:
         facts = data.rows.facts
         given = (*given, facts.statistics.class_sums, facts.n_items_with, facts.hashes)
+        if _compares_items(method):
+            given = (*given, *merged_blocks(data, codes, method, options))
     held = None if steps is None else steps.load("groups", given, settings, f"groups by {method.criterion}")
     if held is not None:
         hierarchy = Hierarchy(data.n_words, held["merges"], held["scores"], from_json(held["criterion"]))
@@ -118,6 +120,7 @@ def _settings(sizes: Sequence[int], method: Method, options: FitOptions) -> dict
     return {name: getattr(options, name) for name in names} | {
         "sizes": list(sizes),
         "method": [method.criterion, method.root, method.vocabularies, method.n_tables, method.scaling is None],
+        "in_blocks": method.in_blocks,
     }
 
 
@@ -199,18 +202,14 @@ def _learn_from_sums(
         return LearnedGroups(path.hierarchy, {size: path.head(size) for size in kept}, path.statistics())
     criterion = resolve_criterion(method.criterion)
     if criterion.sums_needed is None:
-        blocks_of = merged_blocks(data, codes, method, options)
-        some = np.concatenate(blocks_of)
-        ends = np.cumsum([len(rows) for rows in blocks_of])
-        whole = data.whole()[some]
-        merged_on = method.merging_input(whole, weighting.apply(whole)).astype(np.float64)
-        y = codes[some] if criterion.supervised and codes is not None else None
+        found, whole = merged_blocks(data, codes, method, options), data.whole()
+        y = codes if criterion.supervised else None
+        transform = partial(_merging_input, method, weighting)
 
         def compared(part: slice) -> tuple[Any, Any]:
-            if len(blocks_of) == 1:
-                return merged_on[:, part], y
-            places = np.split(np.arange(len(some)), ends[:-1])
-            return add_scatters(rows.executor, criterion, merged_on[:, part], y, places), None
+            if len(found) == 1:
+                return transform(whole[found[0]])[:, part], None if y is None else y[found[0]]
+            return add_scatters(rows.executor, criterion, whole, y, found, transform, part), None
 
         hierarchy, statistics = merge_parts(compared, data.n_words, method, options, progress)
     else:
@@ -234,15 +233,14 @@ def _learn_from_sums(
 def merged_blocks(
     data: WordData, codes: NDArray[np.int64] | None, method: Method, options: FitOptions
 ) -> list[NDArray[np.intp]]:
-    """Return the items of a sample that words are merged on by criteria that compare items.
+    """Return the items of a sample that words are merged on by criteria that compare items, see `blocks_to_merge`."""
+    criterion, most_words = resolve_criterion(method.criterion), max(method.vocabularies or (data.n_words,))
+    return blocks_to_merge(criterion, data.whole(), most_words, data.collection.ids, codes, options.random_state)
 
-    For trace ratios these are all of its items, in blocks, and items are compared with those of the same block. Other
-    criteria, and trace ratios of very many words, use one block of the sample.
-    """
-    n, vocabularies = len(data.collection), method.vocabularies or (data.n_words,)
-    if isinstance(resolve_criterion(method.criterion), TraceRatio) and max(vocabularies) <= MOST_SUMMED:
-        return deal_items(data.collection.ids, codes, options.random_state)
-    return [np.linspace(0, n - 1, min(n, MOST_MERGED)).astype(np.intp)]
+
+def _compares_items(method: Method) -> bool:
+    """Whether the criterion needs items, and not only sums over them."""
+    return not method.follows and resolve_criterion(method.criterion).sums_needed is None
 
 
 def _merging_input(method: Method, weighting: WordWeighting, counts: Any) -> Any:

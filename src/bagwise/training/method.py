@@ -24,11 +24,13 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from bagwise._utils.memory import parse_size
 from bagwise.codebooks.normalizing import WordWeighting, inverse_document_frequencies
+from bagwise.distributed.executors import LocalExecutor
 from bagwise.errors import OptionError
 from bagwise.merging.compact import MOST_FITTED, CompactClassifier
 from bagwise.merging.criteria import resolve_criterion
 from bagwise.merging.criteria.base import TraceRatio, bytes_of_values
 from bagwise.merging.criteria.others import Linkage
+from bagwise.merging.engine import Engine
 from bagwise.merging.group_statistics import GroupStatistics
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.path import PathScores
@@ -42,6 +44,7 @@ from bagwise.merging.word_merger import WordMerger
 from bagwise.model import Head
 from bagwise.model.vectorizers import Progress, no_progress
 from bagwise.training.options import FitOptions
+from bagwise.training.sums import add_scatters, blocks_to_merge
 
 __all__ = [
     "FollowedPath",
@@ -87,6 +90,9 @@ class Method:
     scaling : Scaling or None
         How the columns of a table of measurements are brought to a common scale. Their groups are standardised for the
         classifier. None for words that are counted.
+    in_blocks : bool
+        Whether criteria that compare items do so in blocks of them, see `blocks_to_merge`: in fits whose histograms
+        are too large for one process.
     """
 
     criterion: str
@@ -95,6 +101,7 @@ class Method:
     vocabularies: tuple[int, ...] = ()
     n_tables: int = 1
     scaling: Scaling | None = None
+    in_blocks: bool = False
 
     @property
     def follows(self) -> bool:
@@ -122,7 +129,7 @@ class Method:
 
     def merger(self) -> Any:
         """Return an estimator that merges the words of each vocabulary by itself, for cross-validation."""
-        return _EachVocabulary(WordMerger(criterion=self.criterion), self.vocabularies)
+        return _EachVocabulary(WordMerger(criterion=self.criterion), self.vocabularies, self.in_blocks)
 
 
 def merge_vocabularies(sizes: Sequence[int], merge_part: Callable[[slice], Hierarchy]) -> Hierarchy:
@@ -132,11 +139,15 @@ def merge_vocabularies(sizes: Sequence[int], merge_part: Callable[[slice], Hiera
 
 
 class _EachVocabulary(BaseEstimator):
-    """A merger that merges the words of each vocabulary by itself; () for one. Words are weighted before."""
+    """A merger that merges the words of each vocabulary by itself; () for one. Words are weighted before.
 
-    def __init__(self, merger: WordMerger, vocabularies: tuple[int, ...]) -> None:
+    If `in_blocks`, criteria that compare items do so in blocks of them.
+    """
+
+    def __init__(self, merger: WordMerger, vocabularies: tuple[int, ...], in_blocks: bool = False) -> None:
         self.merger = merger
         self.vocabularies = vocabularies
+        self.in_blocks = in_blocks
 
     @property
     def pooling(self) -> str:
@@ -144,9 +155,19 @@ class _EachVocabulary(BaseEstimator):
 
     def fit(self, X: Any, y: Any) -> _EachVocabulary:
         self.hierarchy_ = merge_vocabularies(
-            self.vocabularies or (X.shape[1],), lambda part: clone(self.merger).fit(X[:, part], y).hierarchy_
+            self.vocabularies or (X.shape[1],), lambda part: self._merged(X[:, part], y)
         )
         return self
+
+    def _merged(self, X: Any, y: Any) -> Hierarchy:
+        criterion = resolve_criterion(self.merger.criterion)
+        if self.in_blocks and criterion.sums_needed is None:
+            blocks = blocks_to_merge(criterion, X, X.shape[1], [str(row) for row in range(X.shape[0])], y, 0)
+            if len(blocks) > 1:
+                codes = y if criterion.supervised else None
+                return Engine(criterion).load(add_scatters(LocalExecutor(), criterion, X, codes, blocks)).run()
+            X, y = X[blocks[0]], y[blocks[0]]
+        return clone(self.merger).fit(X, y).hierarchy_
 
     def _weights(self) -> dict[str, Any]:
         return {}

@@ -21,6 +21,7 @@ from bagwise._utils.memory import parse_size
 from bagwise.codebooks.normalizing import WordWeighting
 from bagwise.distributed.executors import Executor
 from bagwise.distributed.linear import fit_svm
+from bagwise.merging.criteria import TraceRatio
 from bagwise.merging.pooling import pool
 from bagwise.merging.statistics import Statistics
 from bagwise.merging.stores.dense import Scatters
@@ -30,7 +31,7 @@ from bagwise.training.options import FitOptions
 from bagwise.training.parts import CountedParts, stacked
 from bagwise.training.seen import item_hashes
 
-__all__ = ["Facts", "PartedRows", "add_scatters", "deal_items", "exceeds", "sample_items"]
+__all__ = ["Facts", "PartedRows", "add_scatters", "blocks_to_merge", "deal_items", "exceeds", "sample_items"]
 
 MOST_BYTES = 1 << 30  # of histograms in this process, unless `memory_limit` says otherwise
 _BLOCK_BYTES = 8 << 20  # of histograms that a worker goes through in one task, at least
@@ -39,8 +40,9 @@ _LEAST_OF_CLASS = 100  # items of each class in a sample, if there are as many
 MOST_HASHES = 1 << 20
 # Items that are compared with each other, by criteria that need items and take time with the square of their number.
 MOST_MERGED = 20_000
-# Words up to which A and B of a block of items, and sums of them, fit on a worker: 1 GiB for both.
-MOST_SUMMED = 8192
+# Words up to which blocks of items have matrices A and B, of 256 MiB together. Adding two takes three times as much.
+MOST_SUMMED = 4096
+_SENT_BYTES = 512 << 20  # of histograms that are sent to workers in blocks, unless one block has more
 
 Values = NDArray[np.float64]
 
@@ -66,28 +68,65 @@ def sample_items(ids: Sequence[str], codes: Any, counted: CountedParts, options:
     return np.flatnonzero(chosen)
 
 
-def deal_items(ids: Sequence[str], codes: Any, seed: int) -> list[NDArray[np.intp]]:
-    """Divide items into blocks of at most `MOST_MERGED`, by hashes of their ids; each has items of each class.
+def blocks_to_merge(
+    criterion: Any, X: Any, n_words: int, ids: Sequence[str], codes: Any, seed: int
+) -> list[NDArray[np.intp]]:
+    """Return the rows of X that words are merged on by a criterion that compares items.
 
-    There are fewer, larger blocks if the second largest class has fewer items than there would be blocks.
+    For trace ratios these are blocks of at most `MOST_MERGED` rows, and items are compared with those of the same
+    block. Other criteria, and trace ratios of very many words, use one block.
     """
-    order = np.argsort(hash_names(ids, seed), kind="stable")
-    n_blocks = -(-len(ids) // MOST_MERGED)
-    if codes is not None:
-        order = order[np.argsort(codes[order], kind="stable")]  # dealt class by class
-        sizes = np.sort(np.bincount(codes))
-        n_blocks = max(1, min(n_blocks, int(sizes[-2]) if len(sizes) > 1 else n_blocks))
-    return [np.sort(order[number::n_blocks]) for number in range(n_blocks)]
+    n = len(ids)
+    if not isinstance(criterion, TraceRatio) or n_words > MOST_SUMMED:
+        return [np.linspace(0, n - 1, min(n, MOST_MERGED)).astype(np.intp)]
+    n_bytes = X.data.nbytes + X.indices.nbytes if sp.issparse(X) else X.nbytes
+    most = max(MOST_MERGED, int(_SENT_BYTES / max(n_bytes / n, 1)))
+    return deal_items(ids, codes if criterion.supervised else None, seed, most)
+
+
+def deal_items(ids: Sequence[str], codes: Any, seed: int, n_most: int) -> list[NDArray[np.intp]]:
+    """Divide at most `n_most` items into blocks of at most `MOST_MERGED`, by hashes of their ids.
+
+    Items of each class are dealt to the blocks in turn. There are so few blocks that each has items of two classes, and
+    two of the largest; blocks that become too large for that lose items of large classes.
+    """
+    order = np.argsort(hash_names(ids, seed), kind="stable")[:n_most]
+    n_blocks = -(-len(order) // MOST_MERGED)
+    if codes is None:
+        return [np.sort(order[number::n_blocks]) for number in range(n_blocks)]
+    order = order[np.argsort(codes[order], kind="stable")]
+    sizes = np.sort(np.append(np.bincount(codes[order]), 0))
+    n_blocks = max(1, min(n_blocks, int(sizes[-2]), int(sizes[-1]) // 2))
+    blocks = []
+    for block in (order[number::n_blocks] for number in range(n_blocks)):
+        _, starts, counts = np.unique(codes[block], return_index=True, return_counts=True)
+        pair = (np.arange(len(block)) - np.repeat(starts, counts)) // 2  # in its class
+        blocks.append(np.sort(block[np.argsort(pair, kind="stable")[:MOST_MERGED]]))
+    return blocks
 
 
 def add_scatters(
-    executor: Executor, criterion: Any, X: Any, codes: Any, blocks: Sequence[NDArray[np.intp]]
+    executor: Executor,
+    criterion: TraceRatio,
+    X: Any,
+    codes: Any,
+    blocks: Sequence[NDArray[np.intp]],
+    transform: Callable[[Any], Any] | None = None,
+    columns: slice = slice(None),
 ) -> Scatters:
-    """Sum A and B of a trace ratio criterion over blocks of items, in which neighbours are found."""
+    """Sum A and B of a trace ratio criterion over blocks of rows, in which neighbours are found.
+
+    `transform` is applied to the rows of a block, where it is computed; of the result, some columns are used.
+    """
     data = [X[rows] for rows in blocks]
     labels = [None if codes is None else codes[rows] for rows in blocks]
-    step, n = "Comparing items", len(blocks)
-    return executor.map_reduce(Scatters.of, operator.add, [criterion] * n, data, labels, step=step)
+    function = partial(_scatters, criterion, transform, columns)
+    return executor.map_reduce(function, operator.add, data, labels, step="Comparing items")
+
+
+def _scatters(criterion: TraceRatio, transform: Any, columns: slice, X: Any, codes: Any) -> Scatters:
+    rows = X if transform is None else transform(X)
+    return Scatters.of(criterion, rows[:, columns].astype(np.float64), codes)
 
 
 @dataclass(frozen=True)
