@@ -186,6 +186,7 @@ def table_of(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
             "sent": one["moved"] / 1e6,
             "before": one["before"] / 2**20,
             "hierarchy": one["hierarchy"],
+            "commit": one["commit"],
         }
         for stage in STAGES:
             if one["wall"][stage]:
@@ -254,7 +255,7 @@ PARTITION = 10_000  # texts
 N_COMPARED = 1500  # words, where comparing is timed
 SAMPLE = 100_000  # descriptors that words are learned from
 PASSES = 80  # over the data, of a linear SVM; PARTS_OF_PASSES of them move a gradient of each block
-BLOCK, MOST_BLOCKS = 8 << 20, 8192  # bytes of histograms that a task of a pass goes through
+BLOCK, MOST_BLOCKS = 32 << 20, 8192  # bytes of histograms that a task of a pass goes through
 
 
 def predicted(known: dict[str, float]) -> list[dict[str, Any]]:
@@ -294,7 +295,7 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=20_000)
     parser.add_argument("--texts", type=int, default=1_000_000)
     parser.add_argument("--quick", action="store_true", help="400 images and 4000 texts")
-    parser.add_argument("--json", type=Path, help="also write the results here")
+    parser.add_argument("--json", type=Path, help="also write the results here; rows that are there are not run again")
     parser.add_argument("--from", dest="earlier", type=Path, help="print the tables of such a file")
     parser.add_argument("--memory", action="store_true", help="images, workers with the settings of Dask and with ours")
     parser.add_argument("--one", help=argparse.SUPPRESS)
@@ -311,10 +312,16 @@ def main() -> None:
         rows = rows_to_measure(images, texts)
         if arguments.memory:
             rows = [("images", images, workers, None, *other) for workers, *other in ((None,), (1,), (1, True))]
+        known = {}
+        if arguments.json and arguments.json.exists():  # goes on where it was
+            known = {json.dumps(one["row"]): one for one in json.loads(arguments.json.read_text())["results"]}
         for row in rows:
+            if json.dumps(row) in known:
+                results.append(known[json.dumps(row)])
+                continue
             command = [sys.executable, __file__, "--one", json.dumps(row)]
             ran = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-            results.append(json.loads(ran.stdout.splitlines()[-1]))
+            results.append({"row": row, "commit": about["commit"]} | json.loads(ran.stdout.splitlines()[-1]))
             spent = sum(results[-1]["wall"].values())
             print(f"measured: {row}, {spent:.1f} s", file=sys.stderr, flush=True)
             if arguments.json:
@@ -322,7 +329,7 @@ def main() -> None:
     print(" ".join(f"{key}={value}" for key, value in about.items()), end="\n\n")
     heads = {"job": "job", "where": "where", "wall": "s", "longer": "longer", "cpu": "CPU s", "more": "more CPU"}
     heads |= {"sent": "MB sent", "before": "MiB before"} | {stage: f"{stage}: CPU s / MiB" for stage in STAGES}
-    heads |= {"hierarchy": "hash of the hierarchy"}
+    heads |= {"hierarchy": "hash of the hierarchy", "commit": "commit"}
     print_table(table_of(results), heads)
     if arguments.memory:
         return

@@ -2,6 +2,7 @@
 
 import gc
 import json
+import re
 import tempfile
 from pathlib import Path
 
@@ -79,7 +80,7 @@ def test_shards_of_a_collection(tmp_path):
         np.testing.assert_array_equal(found[1], ids)
         np.testing.assert_allclose(found[0], scores, rtol=1e-12)
         assert index.n_items == len(collection)
-    assert Model.load(tmp_path / "built" / "model.bagwise") == fit.model
+    assert Model.load(next((tmp_path / "built").glob("model-*.bagwise"))) == fit.model
     (tmp_path / "built" / "shards.json").unlink()
     with pytest.raises(BagwiseError, match="no finished index"):
         ShardedIndex.load(tmp_path / "built")
@@ -116,15 +117,11 @@ def fitted(tmp_path_factory):
     return path, fit_model(path, n_groups=4, folds=0, n_jobs=1)
 
 
-def contents(store, folder):
-    return {path.rsplit("/", 1)[1]: store.cat_file(path) for path in store.find(folder)}
-
-
 def test_a_url_holds_what_a_folder_does(fitted, memory, tmp_path):
     path, model = fitted
     local = build_shards(model, path, tmp_path / "x.shards", partition=10)
     by_url = build_shards(model, path, "memory://bucket/x.shards", partition=10)
-    assert contents(memory, "/bucket/x.shards") == {one.name: one.read_bytes() for one in local.folder.iterdir()}
+    assert without_tokens(Storage.of("memory://bucket/x.shards")) == without_tokens(Storage.of(local.folder))
     queries = model.histograms(open_collection(path))
     expected = ItemIndex.build(model, open_collection(path), queries, by="words").search(queries, 7)
     for index in (local, by_url, ShardedIndex.load("memory://bucket/x.shards"), ShardedIndex.load(local.folder)):
@@ -133,7 +130,7 @@ def test_a_url_holds_what_a_folder_does(fitted, memory, tmp_path):
     with distributed_threads() as client:
         assert by_url.find(queries, 7, client=client) == expected
         again = build_shards(model, path, "memory://bucket/again", partition=10, client=client)
-    assert contents(memory, "/bucket/again") == contents(memory, "/bucket/x.shards")
+    assert without_tokens(Storage.of("memory://bucket/again")) == without_tokens(Storage.of(local.folder))
     assert again.find(queries, 7) == expected
 
 
@@ -146,15 +143,29 @@ def test_worker_processes_write_to_urls_and_read_from_them(client, fitted, tmp_p
     url = f"dir://x.shards::file://{tmp_path}"  # a URL for the library, which all processes reach
     by_url = build_shards(model, path, url, partition=10, client=client)
     local = build_shards(model, path, tmp_path / "y.shards", partition=10, client=client)
-    assert {one.name: one.read_bytes() for one in (tmp_path / "x.shards").iterdir()} == {
-        one.name: one.read_bytes() for one in local.folder.iterdir()
-    }
+    assert without_tokens(Storage.of(tmp_path / "x.shards")) == without_tokens(Storage.of(local.folder))
     queries = model.histograms(open_collection(path)[:3])
     expected = local.find(queries, 4)
     for index in (local, by_url, by_url, ShardedIndex.load(url)):
         assert index.find(queries, 4, client=client) == expected
-    copies = client.run(lambda dask_worker: len(list(Path(dask_worker.local_directory).glob("bagwise-*.part"))))
-    assert 4 <= sum(copies.values()) <= 8  # of each shard on one worker; on both, if one was busy
+    assert 4 <= n_copies(client, str(tmp_path)) <= 8  # of each shard on one worker; on both, if one was busy
+
+
+def n_copies(client, folder):
+    """Copies of shards below a folder that workers have."""
+
+    def copies():
+        from bagwise.distributed.searching import _open_shards
+
+        return sum(folder in place.url for place in _open_shards._copies)
+
+    return sum(client.run(copies).values())
+
+
+def without_tokens(storage):
+    """Files by their names without the token of the build."""
+    token = re.search(r'"model-([0-9a-f]{8})', storage.read("shards.json").decode())[1]
+    return {name.replace(f"-{token}", ""): storage.read(name).replace(token.encode(), b"") for name in storage.names()}
 
 
 def test_a_shard_by_url_is_copied_once_and_again_when_it_has_changed(counts, memory, tmp_path, monkeypatch):
@@ -194,12 +205,17 @@ def test_damaged_shards(fitted, memory, tmp_path, monkeypatch):
         index = build_shards(model, path, folder, partition=20)
         storage = Storage.of(folder)
         whole = {name: storage.read(name) for name in storage.names()}
+        shard, labels = index.shards[1], index.shards[0].replace(".index", ".labels.json")
+        flipped = bytearray(whole[shard])
+        flipped[-10] ^= 0xFF
         for name, content, said in (
-            ("000001.index", whole["000001.index"][:200], "000001.index"),
-            ("000001.index", None, "000001.index cannot be read where it is searched: it does not exist"),
-            ("000000.labels.json", b"{", "000000.labels.json cannot be read"),
-            ("000000.labels.json", b'{"classes": ["a"], "labels": [0]}', "1 labels for 20 items"),
-            ("000000.labels.json", b'{"classes": [], "labels": ' + str([0] * 20).encode() + b"}", "numbers below 0"),
+            (shard, whole[shard][:200], shard),
+            (shard, bytes(flipped), shard),
+            (shard, None, f"{shard} cannot be read where it is searched: it does not exist"),
+            (labels, b"{", f"{labels} cannot be read"),
+            (labels, b'{"classes": ["a"], "labels": [0]}', "1 labels for 20 items"),
+            (labels, b'{"classes": [], "labels": ' + str([0] * 20).encode() + b"}", "numbers below 0"),
+            (labels, b" " * (1 << 21), "more than 1,068,576 bytes for 20 items"),
         ):
             storage.remove(name) if content is None else storage.write(name, content)
             with pytest.raises(BagwiseError, match=said) as caught:
@@ -212,6 +228,8 @@ def test_damaged_shards(fitted, memory, tmp_path, monkeypatch):
             ({"by": "classes"}, "is damaged"),
             ({"shards": ["../../etc/passwd"]}, "is damaged"),
             ({"shards": ["shards.json"]}, "is damaged"),
+            ({"shards": [index.shards[0]] * 2}, "is damaged"),
+            *(({"n_items": value}, "is damaged") for value in (float("inf"), 10**30, 3.5, "12", True)),
             ({"model": "../model.bagwise"}, "is damaged"),
             ({"reading": {"cache": "x"}}, "is damaged"),
             ({"labelled": 1}, "is damaged"),
@@ -220,7 +238,7 @@ def test_damaged_shards(fitted, memory, tmp_path, monkeypatch):
             with pytest.raises(BagwiseError, match=said):
                 ShardedIndex.load(folder)
         gc.collect()
-        assert len(list((tmp_path / "temporary").glob("*.part"))) <= 1  # of the shard that is sound
+        assert len(list((tmp_path / "temporary").glob("*.part"))) <= 2  # of each shard one, at most
 
 
 def test_folders_of_the_first_schema_load(fitted, tmp_path):
@@ -228,9 +246,11 @@ def test_folders_of_the_first_schema_load(fitted, tmp_path):
     index = build_shards(model, path, tmp_path / "x.shards", partition=20)
     about = json.loads((index.folder / "shards.json").read_text())
     first = {"schema": 1} | {name: about[name] for name in ("by", "n_items", "shards")}
+    first["shards"] = [name.split("-")[0] + ".index" for name in first["shards"]]
     (index.folder / "shards.json").write_text(json.dumps(first))
-    for labels in index.folder.glob("*.labels.json"):
-        labels.unlink()
+    for file in index.folder.glob("*-*"):
+        name, end = file.name.split("-")[0], file.suffix
+        file.unlink() if end == ".json" else file.rename(file.with_name(f"{name}{end}"))
     queries = model.histograms(open_collection(path)[:5])
     old = ShardedIndex.load(index.folder).find(queries, 4)
     assert old == [[hit._replace(label=None) for hit in row] for row in index_with_labels(model, path, queries)]
@@ -272,6 +292,45 @@ def test_what_is_interrupted_leaves_nothing(fitted, memory, tmp_path, folder):
     with pytest.raises(BagwiseError, match=r"is not a folder of shards: it holds holiday.jpg"):
         build_shards(model, path, place)
     assert Storage.of(place).exists("shards.json")
+
+
+def test_late_tasks_of_an_interrupted_build_do_no_harm(fitted, memory):
+    """A worker may still write a shard after Ctrl-C: not one of the next index."""
+    path, model = fitted
+    late = []
+    write = Storage.upload
+
+    def hold(self, name, local):
+        late.append((self, name, Path(local).read_bytes()))
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Storage, "upload", hold)
+        with pytest.raises(KeyboardInterrupt):
+            build_shards(model, path, "memory://late.shards", partition=10)
+    assert Storage.upload is write
+    index = build_shards(model, path, "memory://late.shards", partition=5)
+    queries = model.histograms(open_collection(path)[:3])
+    expected = index.find(queries, 4)
+    for storage, name, content in late:
+        storage.write(name, content)
+    assert ShardedIndex.load("memory://late.shards").find(queries, 4) == expected
+
+
+def test_an_index_that_was_finished_before_an_error_stays(fitted, memory, monkeypatch):
+    path, model = fitted
+    write = Storage.write
+
+    def interrupted(self, name, content):
+        write(self, name, content)
+        if name == "shards.json":
+            raise TimeoutError
+
+    monkeypatch.setattr(Storage, "write", interrupted)
+    with pytest.raises(TimeoutError):
+        build_shards(model, path, "memory://done.shards", partition=10)
+    queries = model.histograms(open_collection(path)[:3])
+    assert len(ShardedIndex.load("memory://done.shards").find(queries, 4)) == 3
 
 
 def test_items_that_cannot_be_read_are_told(tmp_path):

@@ -242,3 +242,24 @@ def test_systems_without_positioned_reads(tmp_path, monkeypatch):
     expected = [text for _, text in open_collection(archive).load()]
     monkeypatch.delattr(os, "pread", raising=False)
     assert [text for _, text in open_collection(archive).load()] == expected
+
+
+def test_many_compressed_archives_do_not_take_many_files(tmp_path, monkeypatch):
+    monkeypatch.setattr("bagwise.sources.archives._MOST_UNPACKED", 3)
+    for k in range(9):
+        with tarfile.open(tmp_path / f"{k}.tar.gz", "w:gz") as archive:
+            for name in ("a", "b"):
+                member = tarfile.TarInfo(f"{name}{k}.txt")
+                member.size = 5
+                archive.addfile(member, io.BytesIO(f"{name} is {k}".encode()[:5]))
+    held = []
+
+    def n_held():
+        packed = {id(item.content.packed): item.content.packed for item in found}
+        return sum(one._unpacked is not None for one in packed.values())
+
+    found = open_collection(tmp_path, "texts")
+    for item in [*found, *found[::-1]]:
+        assert item.load() == f"{item.id[-6]} is "
+        held.append(n_held())
+    assert max(held) == 3

@@ -24,6 +24,7 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(://|::)")
 _LOCAL = ("file", "local")
 # Stores that show an object only when all of it is there; who serves them does not depend on the URL.
 STORES = frozenset(["s3", "s3a", "gs", "gcs", "abfs", "az", "hf", "memory", "oci", "oss"])
+ARCHIVES = frozenset(["zip", "tar", "libarchive"])  # links of a chain whose path is in the archive
 # Packages of protocols, where fsspec does not name them.
 _PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "hf": "huggingface_hub", "az": "adlfs"}
 _PACKAGES |= {"abfs": "adlfs", "sftp": "paramiko", "ssh": "paramiko"}
@@ -144,6 +145,8 @@ def same_system(one: str, other: str) -> bool:
 
     >>> same_system("s3://a/1", "s3://b/2"), same_system("https://a/1", "https://b/1"), same_system("s3://a", "gs://a")
     (True, False, False)
+    >>> same_system("zip://1::https://a/z", "zip://2::https://b/z"), same_system("abfs://c@a/1", "abfs://c@b/1")
+    (False, False)
     """
     return _system(one) == _system(other)
 
@@ -156,10 +159,15 @@ def with_options_of(path: Any, other: Any, options: Mapping[str, Any] | None) ->
     return path if elsewhere else as_place(path, options)
 
 
-def _system(url: str) -> tuple[str, str]:
-    """Return protocol and host of a URL; stores have no host."""
-    protocol, _, rest = url.partition("://")
-    return protocol, "" if protocol in STORES else rest.split("/", 1)[0]
+def _system(url: str) -> list[tuple[str, str]]:
+    """Return protocol and host of each link of a URL; stores have no host, those of Azure have accounts."""
+    found = []
+    for link in url.split("::"):
+        protocol, _, rest = link.partition("://")
+        host = rest.split("/", 1)[0]
+        inside = protocol in STORES or protocol in ARCHIVES
+        found.append((protocol, host.rpartition("@")[2] if "@" in host and inside else "" if inside else host))
+    return found
 
 
 @contextmanager
@@ -259,16 +267,23 @@ class Storage:
                     system.rm_file(part)
                 raise
 
-    def read(self, name: str) -> bytes:
-        """Read a file; an error if there is none."""
+    def read(self, name: str, most: int | None = None) -> bytes:
+        """Read a file; an error if there is none, or if it has more than `most` bytes."""
         if isinstance(self.place, Path):
             try:
+                self._check_size(name, (self.place / name).stat().st_size, most)
                 return (self.place / name).read_bytes()
             except OSError as error:
                 raise BagwiseError(f"{self.place / name} cannot be read: {error.strerror}.") from error
         with storage_errors(f"{self.place}/{name}"):
             system, path = self._at(name)
+            if most is not None:
+                self._check_size(name, int(system.info(path)["size"]), most)
             return system.cat_file(path)
+
+    def _check_size(self, name: str, size: int, most: int | None) -> None:
+        if most is not None and size > most:
+            raise BagwiseError(f"{self.place}/{name} has {size:,} bytes; at most {most:,} are read.")
 
     def exists(self, name: str) -> bool:
         """Whether there is a file of this name."""

@@ -246,6 +246,8 @@ def run_fit(
             from bagwise.training import shards_of_fit
 
             session.wrote(shards_of_fit(fitted, outputs.shards, options=options).folder, "shards")
+        elif outputs.shards.exists():
+            session.note(f"{outputs.shards} is the index of another fit: {outputs.index} has all items of this one.")
     if outputs.report is not None or outputs.markdown is not None:
         from bagwise.report import write_markdown, write_report
         from bagwise.training import fit_report_data

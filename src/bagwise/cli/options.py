@@ -158,7 +158,9 @@ FIT_OPTIONS: Options = {
         str, _RUNNING, "Descriptors beyond this size go to a temporary file. Default: 32MiB.", metavar="SIZE"
     ),
     "partition": _option(
-        int, _RUNNING, "With a cluster: items that a worker takes at a time. Default: 64 images, 10000 texts or rows."
+        int,
+        _RUNNING,
+        "With a cluster: items that a worker takes at a time. Default: 64 images, 10000 texts; transform: 4096.",
     ),
     "config": _option(Path, _RUNNING, "TOML file with options; the command line has priority.", metavar="FILE"),
     **READ_OPTIONS,

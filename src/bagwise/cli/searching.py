@@ -161,6 +161,7 @@ def _write_shards(
 ) -> None:
     """Index items on a cluster, in shards."""
     from bagwise.distributed import connected
+    from bagwise.distributed.executors import executor_of
     from bagwise.training import build_shards, open_items
     from bagwise.training.shards import SHARDS_FILE, is_sharded
 
@@ -173,12 +174,14 @@ def _write_shards(
         target = out if out is not None and is_sharded(out) else output_file(out, default)
         check_outputs([target], force, folder_allowed=True)
     loaded = load_model(model)
-    collection = open_items(loaded, source, options)
-    tell_of(session, collection, collection.skipped, len(collection) + len(collection.skipped))
     with connected(*cluster) as client:
+        collection = open_items(loaded, source, options, executor_of(client, session.progress))
+        tell_of(session, collection, collection.skipped, len(collection) + len(collection.skipped))
         how: dict[str, Any] = {"client": client, "progress": session.progress, **options.to_dict()}
         made = build_shards(loaded, collection, target, by="words" if by == "auto" else by, **how)
     session.progress.clear()
+    if by == "auto" and loaded.classes:
+        session.note("Shards compare items by words; classes count in an index in one file only.")
     about = f"{how_many(len(made), loaded.modality)} {in_shards(made)}"
     session.say(f"{about}, {loaded.n_groups} groups, compared by {made.described}")
     session.answer(n_items=len(made), modality=loaded.modality, by=made.by, metric=made.metric)

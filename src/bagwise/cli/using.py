@@ -51,7 +51,7 @@ _FEWEST_HALVED = 8
 _EXAMPLES = 3
 
 
-@command(_PANEL, READ_OPTIONS)
+@command(_PANEL, PARTED_OPTIONS)
 def transform(
     session: Session,
     model: ModelPlace,
@@ -103,12 +103,16 @@ def _write_parquet(
     session: Session, model: Any, source: Any, out: Any, how: tuple[bool, bool], options: Any, client: Any
 ) -> Any:
     """Write features while items are read; parts of a folder that an interrupted run has written stay."""
+    from bagwise.distributed.executors import executor_of
     from bagwise.model.feature_sets import write_features as write_while_reading
     from bagwise.training import open_items
 
     session.resumes = True if not os.fspath(out).endswith(".parquet") else None
-    collection = open_items(model, source, options)
+    executor = None if client is None else executor_of(client, session.progress)
+    collection = open_items(model, source, options, executor)
     given = {name: getattr(options, name) for name in ("on_error", "n_jobs", "cache")}
+    if options.partition is not None:
+        given["rows_per_part"] = options.partition
     given |= dict(zip(("histograms", "force"), how, strict=True))
     written = write_while_reading(model, collection, out, **given, client=client, progress=session.progress)
     skipped = (*collection.skipped, *written.skipped)
@@ -285,9 +289,11 @@ def in_shards(index: Any) -> str:
 
 def counted(session: Session, model: Any, source: Any, options: Any, client: Any = None) -> tuple[Any, Any]:
     """Open a source and return its items and histograms; note how many items could not be read."""
+    from bagwise.distributed.executors import executor_of
     from bagwise.training import count_words, open_items
 
-    collection = open_items(model, source, options)
+    executor = None if client is None else executor_of(client, session.progress)
+    collection = open_items(model, source, options, executor)
     found = count_words(model, collection, options, progress=session.progress, client=client)
     skipped = (*collection.skipped, *found.skipped)
     tell_of(session, collection, skipped, len(collection) + len(collection.skipped))

@@ -6,7 +6,8 @@ import json
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from bagwise._io.storage import Url, storage_errors
@@ -15,10 +16,11 @@ from bagwise.errors import BagwiseError
 from bagwise.retrieval.bag_index import BagIndex
 from bagwise.sources.contents import as_file
 
-__all__ = ["OpenShards", "labels_to_bytes"]
+__all__ = ["OpenShards", "labels_to_bytes", "naming"]
 
 _MOST_SHARDS = 64
 _MOST_BYTES = 8 << 30
+_LABELS_BYTES, _LABEL_BYTES = 1 << 20, 1000  # of a file of labels: in any case, and for each item
 
 Labels = Mapping[str, "str | None"]
 
@@ -73,7 +75,9 @@ class OpenShards:
                 self._keep(place, copy)
                 shard.version = version
             if labels is not None and (version := _version(labels)) != shard.labels_version:
-                shard.labels = _read_labels(labels, shard.index.ids.tolist())
+                with naming(place):
+                    ids = shard.index.ids.tolist()
+                shard.labels = _read_labels(labels, ids)
                 shard.labels_version = version
             return shard.index, shard.labels
 
@@ -136,12 +140,19 @@ def _version(place: Any) -> tuple[Any, ...]:
 
 def _loaded(place: Any, copy: _Copy | None) -> BagIndex:
     """Map a file, or the copy of one; errors name the file."""
-    if copy is None:
-        return BagIndex.load(place)
+    path = str(place) if copy is None else str(copy.path)
+    with naming(place, path):
+        return BagIndex.load(path)
+
+
+@contextmanager
+def naming(place: Any, path: str = "") -> Iterator[None]:
+    """Let errors of a shard name its place, instead of the path of a copy."""
     try:
-        return BagIndex.load(copy.path)
+        yield
     except BagwiseError as error:
-        raise BagwiseError(str(error).replace(str(copy.path), str(place))) from error
+        told = str(error).replace(path, str(place)) if path else str(error)
+        raise BagwiseError(told if str(place) in told else f"{place}: {told}") from error
 
 
 def labels_to_bytes(labels: Sequence[str | None]) -> bytes:
@@ -154,8 +165,12 @@ def labels_to_bytes(labels: Sequence[str | None]) -> bytes:
 def _read_labels(place: Any, ids: Sequence[str]) -> Labels:
     """Read labels of the items that have these ids."""
     try:
+        most = _LABELS_BYTES + _LABEL_BYTES * len(ids)
         with as_file(place).open() as file:
-            told = json.loads(file.read())
+            content = file.read(most + 1)
+        if len(content) > most:
+            raise ValueError(f"it has more than {most:,} bytes for {len(ids):,} items")
+        told = json.loads(content)
         classes, codes = told["classes"], told["labels"]
         if not all(isinstance(name, str) for name in classes) or len(codes) != len(ids):
             raise ValueError(f"it has {len(codes)} labels for {len(ids)} items")

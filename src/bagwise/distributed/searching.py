@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from bagwise._io.storage import Url, as_place
 from bagwise._utils.checks import check_integer
 from bagwise.distributed.executors import executor_of
-from bagwise.distributed.opened import OpenShards
+from bagwise.distributed.opened import OpenShards, naming
 from bagwise.errors import BagwiseError
 from bagwise.retrieval.bag_index import BagIndex
 
@@ -115,7 +116,8 @@ def _search(shard: Any, labels: Any, Q: Any, k: int) -> _Hits:
     if not len(index):
         n = np.shape(Q)[0]
         return _Hits(np.empty((n, 0)), np.empty((n, 0), np.int64), np.empty((n, 0), object), about)
-    scores, ids = index.search(Q, k)
+    with nullcontext() if isinstance(shard, BagIndex) else naming(shard):  # of damaged parts, which are read now
+        scores, ids = index.search(Q, k)
     labels_found = [label_of.get(id) for id in ids.ravel().tolist()]
     return _Hits(scores, ids, np.array(labels_found, object).reshape(ids.shape), about)
 

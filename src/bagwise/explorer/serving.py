@@ -146,10 +146,13 @@ def _workspace(model: Model, items: Items | None, origin: Origin) -> Workspace:
 def _check_one_file(place: Path) -> None:
     """Raise an error for an index in shards, which has too many items for one process."""
     if is_sharded(place):
-        raise BagwiseError(
-            f"{place} is an index in shards, whose items the explorer cannot show. Open the index in one file that "
-            f"bagwise fit writes beside it, with a sample of the items: {place.with_suffix('.index')}"
-        )
+        beside = place.with_suffix(".index")
+        advice = "Index some of the items without --workers."
+        if beside.exists():
+            advice = (
+                f"Open the index in one file that bagwise fit writes beside it, with a sample of the items: {beside}"
+            )
+        raise BagwiseError(f"{place} is an index in shards, whose items the explorer cannot show. {advice}")
 
 
 def open_other(

@@ -20,9 +20,10 @@ import threading
 import weakref
 import zipfile
 import zlib
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, ClassVar, NamedTuple
 
 from bagwise._utils.memory import readable_size
 from bagwise.errors import BagwiseError
@@ -35,6 +36,7 @@ _TAR_ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz
 # Ratios of small members say nothing: a short run of equal bytes may shrink a thousandfold.
 _RATIO_MATTERS_FROM = 1 << 20
 _COPIED_BYTES = 1 << 20
+_MOST_UNPACKED = 16  # archives that a process holds unpacked
 # Memory for the decompression of xz; the files themselves say what it needs. 65 MiB do for those of `xz -9`.
 _XZ_MEMORY = 1 << 28
 # What the standard library raises for files that are not what they should be.
@@ -274,8 +276,12 @@ class Unpacked:
 class Packed:
     """A tar archive that is read from its `Unpacked` form: a compressed one can only be read from its beginning.
 
-    It is unpacked once in each process, when it is first read; a pickle has no bytes of it.
+    It is unpacked in each process when it is first read; a pickle has no bytes of it. A process holds those that it has
+    read last, and unpacks others again, so that it does not run out of files.
     """
+
+    _last: ClassVar[OrderedDict[int, weakref.ref[Packed]]] = OrderedDict()
+    _last_lock: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(
         self, archive: File, limits: Limits, stamp: tuple[Any, ...], copy: bool, unpacked: Unpacked | None = None
@@ -283,17 +289,31 @@ class Packed:
         self._given = (archive, limits, stamp, copy)
         self._unpacked = unpacked
         self._lock = threading.Lock()
+        if unpacked is not None:
+            self._hold()
 
     def read(self, offset: int, size: int) -> bytes:
         """Read bytes at an offset of the unpacked archive."""
         with self._lock:
-            if self._unpacked is None:
+            unpacked = self._unpacked
+            if unpacked is None:
                 archive, _, stamp, _ = self._given
                 archive.check(stamp)
-                self._unpacked = _unpacked(*self._given)
-        if self._unpacked is None:
+                unpacked = self._unpacked = _unpacked(*self._given)
+        if unpacked is None:
             raise BagwiseError("the archive was compressed, and is no longer. Open the collection again.")
-        return self._unpacked.read(offset, size)
+        self._hold()
+        return unpacked.read(offset, size)
+
+    def _hold(self) -> None:
+        """Note that this archive was read last, and give up what was unpacked of the one read longest ago."""
+        with self._last_lock:
+            self._last.pop(id(self), None)
+            self._last[id(self)] = weakref.ref(self)
+            while len(self._last) > _MOST_UNPACKED:
+                other = self._last.popitem(last=False)[1]()
+                if other is not None:
+                    other._unpacked = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Packed, self._given

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,11 @@ class FittedModel(Model):
         model = cls(**{name: getattr(result.model, name) for name in names})
         model._set(result=result)
         return model
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # a plain model: training data, and credentials of their storage, do not belong into files
+        names = [one.name for one in dataclasses.fields(Model) if one.init]
+        return partial(Model, **{name: getattr(self, name) for name in names}), ()
 
     def report(self, path: str | os.PathLike[str]) -> Path:
         """Write a report of the fit, one HTML page. Needs ``bagwise[report]``.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
+import sys
 import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
@@ -28,6 +30,8 @@ from bagwise.model.vectorizers import Part, Progress
 from bagwise.retrieval.bag_index import BagIndex
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import NothingReadError, SkippedItemsWarning
+from bagwise.sources.limits import as_limits
+from bagwise.sources.manifests import as_manifest
 from bagwise.training.index_features import SIMILARITIES, features
 from bagwise.training.item_index import Found, ItemIndex
 from bagwise.training.items import READING, first_labels, open_items, reading_of
@@ -40,9 +44,11 @@ if TYPE_CHECKING:
 __all__ = ["SHARDS_FILE", "ShardedIndex", "build_shards", "is_sharded", "open_index", "shards_of_fit"]
 
 SHARDS_FILE = "shards.json"
-# Files of an index that replaces another have its number of replacements in their names.
-_MODEL, _SHARD = re.compile(r"model(-\d+)?\.bagwise"), re.compile(r"\d{6,}(-\d+)?\.index")
-_OURS = re.compile(rf"{SHARDS_FILE}|{_MODEL.pattern}|\d{{6,}}(-\d+)?\.(index|labels\.json)")
+# Names of files have a token of their own in each build, so that none writes to the files of another: a worker may
+# still write a shard of a build that was interrupted. Schema 1 has none.
+_MODEL, _SHARD = re.compile(r"model(-[0-9a-f]{8})?\.bagwise"), re.compile(r"\d{6,}(-[0-9a-f]{8})?\.index")
+_OURS = re.compile(rf"{SHARDS_FILE}|{_MODEL.pattern}|\d{{6,}}(-[0-9a-f]{{8}})?\.(index|labels\.json)")
+_MOST_BYTES = 64 << 20  # of the file that lists the shards
 _METRICS = {"words": "inner", "groups": "hellinger"}
 _SCHEMA = 2  # 1 has neither labels nor the source
 
@@ -98,7 +104,7 @@ class ShardedIndex:
         place = _folder(folder, storage_options)
         storage = Storage.of(place)
         try:
-            content = storage.read(SHARDS_FILE)
+            content = storage.read(SHARDS_FILE, _MOST_BYTES)
         except BagwiseError as error:
             if not isinstance(error.__cause__, (FileNotFoundError, NotADirectoryError)):
                 raise
@@ -263,7 +269,8 @@ def build_shards(
     """
     chosen = FitOptions(**options, storage_options=storage_options).for_source(source)
     place = _checked_place(with_options_of(folder, source, storage_options), None, by)
-    if isinstance(place, Url) and not is_url(source):  # options are for the folder
+    of_files = isinstance(source, Collection) or not is_url(source)
+    if isinstance(place, Url) and of_files and not _is_manifest(source, chosen):  # options are for the folder
         chosen = chosen.with_changes(storage_options=None)
     executor = executor_of(client, progress)
     collection = open_items(model, source, chosen, executor)
@@ -335,6 +342,11 @@ def _checked_place(folder: str | os.PathLike[str], storage_options: Mapping[str,
     return place
 
 
+def _is_manifest(source: Any, options: FitOptions) -> bool:
+    local = isinstance(source, (str, os.PathLike))
+    return local and as_manifest(source, as_limits(options.limits)) is not None
+
+
 def _origin(collection: Collection, options: FitOptions) -> dict[str, Any]:
     """Return where items are, and how they were read."""
     place = as_place(collection.source)
@@ -357,9 +369,10 @@ def _read_about(content: bytes) -> dict[str, Any]:
     schema = about["schema"]
     if schema not in (1, _SCHEMA):
         raise _NotShards(f"has schema {schema!r:.100}, this version of bagwise reads 1, {_SCHEMA}. Upgrade bagwise.")
-    names, by, n_items = tuple(map(str, about["shards"])), str(about["by"]), int(about["n_items"])
-    if by not in _METRICS or not names or n_items < 0 or not all(map(_SHARD.fullmatch, names)):
-        raise ValueError(f"it has {len(names)} shards of {n_items} items, compared by {by!r:.100}")
+    names, by, n_items = tuple(map(str, about["shards"])), str(about["by"]), about["n_items"]
+    sound = type(n_items) is int and 0 <= n_items <= sys.maxsize and 0 < len(set(names)) == len(names)
+    if by not in _METRICS or not sound or not all(map(_SHARD.fullmatch, names)):
+        raise ValueError(f"it has {len(names)} shards of {n_items!r:.100} items, compared by {by!r:.100}")
     found: dict[str, Any] = {"shards": names, "by": by, "n_items": n_items, "model": "model.bagwise"}
     if schema == 1:
         return found
@@ -388,13 +401,14 @@ def _write(
     """
     storage, n, sizes = Storage.of(folder), len(rows), [len(ids) for ids, _ in parts]
     is_new = isinstance(folder, Path) and not folder.exists()
-    mark = _next_mark(storage)
-    names = tuple(f"{number:06d}{mark}.index" for number in range(n))
+    token = secrets.token_hex(4)
+    names = tuple(f"{number:06d}-{token}.index" for number in range(n))
     labelled = any(label is not None for _, labels in parts for label in labels)
     about = {"by": by, "n_items": sum(sizes), "shards": names, "labelled": labelled, **origin}
-    ours = {f"model{mark}.bagwise", *names, *map(_labels_of, names)}
+    model_name = f"model-{token}.bagwise"
+    ours = {model_name, *names, *map(_labels_of, names)}
     try:
-        storage.write(f"model{mark}.bagwise", model_bytes(model))
+        storage.write(model_name, model_bytes(model))
         # a worker may not have a folder of this machine, but it has stores
         build = partial(_build, by, labelled, storage if isinstance(folder, Url) else None, type(executor).keep)
         shared = executor.share(model)
@@ -402,26 +416,27 @@ def _write(
         for handle in built:
             for name, content in executor.gather([handle])[0]:
                 storage.write(name, content)
-        written = {"schema": _SCHEMA, "model": f"model{mark}.bagwise", **about}
+        written = {"schema": _SCHEMA, "model": model_name, **about}
         storage.write(SHARDS_FILE, json.dumps(written, indent=1).encode())
     except BaseException:
         with suppress(BagwiseError, OSError):  # the first error is what counts
-            for name in sorted(ours):
-                storage.remove(name)
-            if is_new and isinstance(folder, Path):
-                folder.rmdir()
+            if not _is_stored(storage, names):
+                for name in sorted(ours):
+                    storage.remove(name)
+                if is_new and isinstance(folder, Path):
+                    folder.rmdir()
         raise
     for name in set(filter(_OURS.fullmatch, storage.names())) - ours - {SHARDS_FILE}:
         storage.remove(name)
     return ShardedIndex(folder=folder, model=model, **about)
 
 
-def _next_mark(storage: Storage) -> str:
-    """Return what tells the files of a new index from those of a finished one that it replaces; "" if there is none."""
-    if not storage.exists(SHARDS_FILE):
-        return ""
-    marks = (re.search(r"-(\d+)\.", name) for name in storage.names())
-    return f"-{1 + max((int(mark[1]) for mark in marks if mark), default=0)}"
+def _is_stored(storage: Storage, names: Sequence[str]) -> bool:
+    """Whether a finished index of these shards is there: an error may come after it was written."""
+    try:
+        return _read_about(storage.read(SHARDS_FILE, _MOST_BYTES))["shards"] == tuple(names)
+    except (BagwiseError, ValueError, KeyError, TypeError, RecursionError):
+        return False
 
 
 def _build(

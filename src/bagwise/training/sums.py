@@ -34,7 +34,7 @@ from bagwise.training.seen import item_hashes
 __all__ = ["Facts", "PartedRows", "add_scatters", "blocks_to_merge", "deal_items", "exceeds", "sample_items"]
 
 MOST_BYTES = 1 << 30  # of histograms in this process, unless `memory_limit` says otherwise
-_BLOCK_BYTES = 8 << 20  # of histograms that a worker goes through in one task, at least
+_BLOCK_BYTES = 32 << 20  # of histograms that a worker goes through in one task, at least
 _MOST_BLOCKS = 8192
 _LEAST_OF_CLASS = 100  # items of each class in a sample, if there are as many
 MOST_HASHES = 1 << 20
