@@ -228,6 +228,14 @@ def test_a_server_of_http(site, folder):
         open_collection(f"{site}/none.csv")
 
 
+def test_pickles_of_fitted_models_have_no_credentials(store):
+    model = fit_model(store.url("data/texts"), n_groups=3, folds=0, n_jobs=1, storage_options=store.options)
+    content = pickle.dumps(model)
+    assert store.options["secret"].encode() not in content
+    assert type(pickle.loads(content)) is Model
+    assert pickle.loads(content) == model
+
+
 def test_shards_in_a_bucket(store, folder, tmp_path):
     options = store.options
     distributed = pytest.importorskip("distributed", reason="needs bagwise[dask]")
@@ -250,5 +258,11 @@ def test_shards_in_a_bucket(store, folder, tmp_path):
         assert {len(row) for row in fewer.find(queries, 9, client=client)} == {4}
     assert len(store.system.find(f"{store.bucket}/x.shards")) == 2 * 2 + 2  # nothing is left of the others
     assert "secret" not in f"{loaded.folder!r} {loaded.folder}"
+    # options are for the URLs of a local manifest, and for the folder
+    write_manifest(open_collection(store.url("data/texts"), storage_options=options), tmp_path / "list.csv")
+    listed = build_shards(model, tmp_path / "list.csv", store.url("y.shards"), partition=2, storage_options=options)
+    assert [[hit.score for hit in row] for row in listed.find(queries, 3)] == [
+        [hit.score for hit in row] for row in expected
+    ]
     with pytest.raises(BagwiseError, match="is no finished index in shards"):
         ShardedIndex.load(store.url("nothing"), storage_options=options)
