@@ -209,7 +209,8 @@ def constants(results: list[dict[str, Any]]) -> dict[str, float]:
     images, texts, sums = of("images", 1, False), of("texts", 1, False), of("texts", 0, True)
     n_vectors, describe, assign = rates_of_images()
     grown = {stage: images["peaks"][stage] - images["before"] for stage in ("read", "words")}
-    of_texts = max(texts["peaks"][stage] for stage in ("read", "words", "count")) - texts["before"]
+    parted = of("texts", 1, True)
+    of_texts = max(parted["peaks"][stage] for stage in ("read", "words", "count")) - parted["before"]
     return {
         "describe": describe,
         "assign": assign,
