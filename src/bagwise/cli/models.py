@@ -32,7 +32,7 @@ def info(
     ] = False,
 ) -> None:
     """Print the properties of a model, an index, or another file of the library."""
-    from bagwise.training.shards import ShardedIndex, is_item_index, is_sharded, open_index
+    from bagwise.model.files import is_item_index, is_sharded
 
     if verify:
         verify_file(session, path)
@@ -42,6 +42,8 @@ def info(
     if not is_item_index(path) and not is_sharded(path):
         _print_model(session, load_model(path))
         return
+    from bagwise.training.shards import ShardedIndex, open_index
+
     opened = open_index(path)
     parts = f" {in_shards(opened)}" if isinstance(opened, ShardedIndex) else ""
     session.say(f"index of {how_many(len(opened), opened.model.modality)}{parts}, compared by {opened.described}")

@@ -162,8 +162,8 @@ def _write_shards(
     """Index items on a cluster, in shards."""
     from bagwise.distributed import connected
     from bagwise.distributed.executors import executor_of
+    from bagwise.model.files import SHARDS_FILE, is_sharded
     from bagwise.training import build_shards, open_items
-    from bagwise.training.shards import SHARDS_FILE, is_sharded
 
     if isinstance(out, Url):
         target: Path | Url = out

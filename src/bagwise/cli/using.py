@@ -275,9 +275,11 @@ def load_model(path: Path) -> Any:
     if not path.exists():
         raise BagwiseError(f"{path} does not exist. Create a model with: bagwise fit SOURCE")
     if kind_of(path) != KIND:
-        from bagwise.training.shards import is_item_index, is_sharded, open_index
+        from bagwise.model.files import is_item_index, is_sharded
 
         if is_item_index(path) or is_sharded(path):
+            from bagwise.training.shards import open_index
+
             return open_index(path).model
     return Model.load(path)
 

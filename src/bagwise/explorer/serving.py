@@ -21,6 +21,7 @@ from bagwise.explorer.editor import Editor
 from bagwise.explorer.items import CountedItems, Items, StoredItems
 from bagwise.explorer.workspace import Origin, Workspace
 from bagwise.model import Model
+from bagwise.model.files import is_sharded
 from bagwise.sources.collection import Collection
 from bagwise.training.comparing import same_vocabulary, same_weighting
 from bagwise.training.index_words import IndexedWords
@@ -28,7 +29,6 @@ from bagwise.training.item_index import ItemIndex, is_item_index
 from bagwise.training.items import N_SAMPLED_ITEMS, count_words, open_items
 from bagwise.training.options import FitOptions
 from bagwise.training.seen import seen_items
-from bagwise.training.shards import is_sharded
 
 if TYPE_CHECKING:
     from bagwise.model.vectorizers import Progress

@@ -42,10 +42,12 @@ from bagwise.runtime import (
     unsafe_reason,
 )
 
-__all__ = ["INDEX_ITEMS", "INDEX_KIND", "is_item_index", "model_bytes", "parts_of", "read_model", "write_model"]
+__all__ = ["INDEX_ITEMS", "INDEX_KIND", "SHARDS_FILE", "is_item_index", "is_sharded", "model_bytes"]
+__all__ += ["parts_of", "read_model", "write_model"]
 
 # The kind of files of `ItemIndex`, which hold a model; before, an index was a folder with a file of this name.
 INDEX_KIND, INDEX_ITEMS = "bagwise.ItemIndex", "items.json"
+SHARDS_FILE = "shards.json"  # of a finished index in shards
 
 # The part of a file that hashes of training items may take; bytes of their entry in its header.
 _MOST_HASHED, _ENTRY = 0.01, 80
@@ -66,6 +68,16 @@ def write_model(path: str | os.PathLike[str], model: Any) -> Path:
 def is_item_index(path: str | os.PathLike[str]) -> bool:
     """Whether a path holds an index, by the header of a file or the names in a folder."""
     return kind_of(path) == INDEX_KIND or Path(path, INDEX_ITEMS).is_file()
+
+
+def is_sharded(path: str | os.PathLike[str]) -> bool:
+    """Whether a path is a folder of shards, by what it holds or, if that is not finished, by its name."""
+    folder = Path(path)
+    return (
+        folder.is_dir()
+        and not is_item_index(folder)
+        and ((folder / SHARDS_FILE).exists() or folder.suffix == ".shards")
+    )
 
 
 def model_bytes(model: Any) -> bytes:

@@ -102,6 +102,11 @@ class FittedModel(Model):
         model._set(result=result)
         return model
 
+    def __copy__(self) -> FittedModel:
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        return other
+
     def __reduce__(self) -> tuple[Any, ...]:
         # a plain model: training data, and credentials of their storage, do not belong into files
         names = [one.name for one in dataclasses.fields(Model) if one.init]

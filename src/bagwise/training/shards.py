@@ -24,7 +24,7 @@ from bagwise.distributed.executors import Executor, executor_of
 from bagwise.distributed.opened import labels_to_bytes
 from bagwise.distributed.searching import search, search_labelled
 from bagwise.errors import BagwiseError, argument, parameter_name, unknown_name
-from bagwise.model.files import is_item_index, model_bytes
+from bagwise.model.files import SHARDS_FILE, is_sharded, model_bytes
 from bagwise.model.model import Model
 from bagwise.model.vectorizers import Part, Progress
 from bagwise.retrieval.bag_index import BagIndex
@@ -41,9 +41,8 @@ from bagwise.training.parts import Reading, partitions_of, transform_rows
 if TYPE_CHECKING:
     from bagwise.training.fit import Fit
 
-__all__ = ["SHARDS_FILE", "ShardedIndex", "build_shards", "is_sharded", "open_index", "shards_of_fit"]
+__all__ = ["ShardedIndex", "build_shards", "open_index", "shards_of_fit"]
 
-SHARDS_FILE = "shards.json"
 # Names of files have a token of their own in each build, so that none writes to the files of another: a worker may
 # still write a shard of a build that was interrupted. Schema 1 has none.
 _MODEL, _SHARD = re.compile(r"model(-[0-9a-f]{8})?\.bagwise"), re.compile(r"\d{6,}(-[0-9a-f]{8})?\.index")
@@ -214,16 +213,6 @@ def open_index(path: str | os.PathLike[str]) -> ItemIndex | ShardedIndex:
     """Open an index: a file, or a folder of shards, which may be a URL."""
     place = as_place(path)
     return ShardedIndex.load(place) if isinstance(place, Url) or is_sharded(place) else ItemIndex.load(place)
-
-
-def is_sharded(path: str | os.PathLike[str]) -> bool:
-    """Whether a path is a folder of shards, by what it holds or, if that is not finished, by its name."""
-    folder = Path(path)
-    return (
-        folder.is_dir()
-        and not is_item_index(folder)
-        and ((folder / SHARDS_FILE).exists() or folder.suffix == ".shards")
-    )
 
 
 def build_shards(
