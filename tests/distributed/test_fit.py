@@ -4,6 +4,7 @@ import logging
 import operator
 import os
 import signal
+import time
 
 import numpy as np
 import pytest
@@ -119,6 +120,23 @@ def test_results_are_given_up_when_they_are_joined(client):
     assert executor.map_reduce(operator.neg, operator.add, list(range(200)), step="one") == -sum(range(200))
     assert len(held) == 1
     assert held[0] < 100
+
+
+def test_interrupted_sums_leave_no_tasks(client):
+    connection = client.scheduler_comm
+
+    def interrupt(step, done, total):
+        if done == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        executor_of(client, interrupt).map_reduce(time.sleep, operator.is_, [0.05] * 40, step="one")
+    ends = time.monotonic() + 30
+    while left := client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)):
+        assert time.monotonic() < ends, f"{left} tasks are left"
+        time.sleep(0.1)
+    assert executor_of(client).map_reduce(abs, operator.add, [-1, -2, -3]) == 6
+    assert client.scheduler_comm is connection  # an error of the scheduler would have closed it
 
 
 def test_an_interrupted_fit_goes_on(client, sources, in_memory, tmp_path):

@@ -214,7 +214,7 @@ class DaskExecutor(Executor):
         return self.gather(left)[0]
 
     def _wait(self, futures: Iterable[Any], step: str, sizes: list[int], wanted: Sequence[Any] = ()) -> None:
-        """Wait for futures, and hold none that is done; an error cancels those that are not, and those `wanted`."""
+        """Wait for futures, and hold none that is done; after an error cancel those `wanted`, which depend on them."""
         waiting = {future.key: future for future in futures}
         size_of = dict(zip(waiting, sizes, strict=True))
         done, total = 0, sum(sizes)
@@ -236,7 +236,9 @@ class DaskExecutor(Executor):
                 if step:
                     self.progress(step, done, total)
         except BaseException:
-            self._cancel([*waiting.values(), *wanted])
+            self._cancel(wanted)
+            for future in waiting.values():  # cancelling would ask for tasks between, which nobody holds
+                future.release()
             raise
 
     def _cancel(self, futures: Sequence[Any]) -> None:
