@@ -99,6 +99,7 @@ def test_shards_where_something_else_is_meant(texts, address, tmp_path):
     assert "is an index in shards" in bagwise("explore", one, "--compare", shards, "--no-open", code=1)
     assert "cannot be searched by 'classes'" in bagwise("search", shards, *query, "--by", "classes", code=1)
     assert "is an index in one file" in bagwise("search", one, *query, "--scheduler", address, code=1)
+    assert "--add and --remove do not change" in bagwise("index", shards, "--remove", "1", code=1)
     made = ["index", texts / "texts.bagwise", texts / "texts.csv", "--scheduler", address]
     for options, expected in (
         (["--out", shards], "exists already"),

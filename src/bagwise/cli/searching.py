@@ -200,7 +200,7 @@ def _change(
     options: Any,
 ) -> None:
     """Remove items from an index and add others; items are read before the file is locked."""
-    from bagwise.model.files import model_bytes
+    from bagwise.model.files import is_sharded, model_bytes
     from bagwise.training import ItemIndex, change_index, open_items
     from bagwise.training.index_changes import known_ids
 
@@ -208,6 +208,11 @@ def _change(
         check_outputs([out], force)
     if replace and add is None:
         raise BagwiseError("--replace is for --add, which names the new items.")
+    if is_sharded(path):
+        raise BagwiseError(
+            f"{path} is an index in shards, which --add and --remove do not change. Build it again from all items by: "
+            "bagwise index MODEL SOURCE --workers N --force"
+        )
     opened, gone = ItemIndex.load(path), _ids(remove)
     left = opened.remove(gone)  # what is wrong is told before items are described
     collection, histograms, n_replaced = None, None, 0
