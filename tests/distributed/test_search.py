@@ -13,7 +13,7 @@ from distributed import Client
 
 from bagwise import BagIndex, BagwiseError, Model, distributed, fit_model, open_collection
 from bagwise._io.storage import Storage, Url
-from bagwise.distributed.opened import OpenShards
+from bagwise.distributed.opened import OpenShards, labels_to_bytes
 from bagwise.retrieval.histograms import METRICS
 from bagwise.sources import SkippedItemsWarning
 from bagwise.training import FitOptions, ItemIndex, ShardedIndex, build_shards, run_fit, shards_of_fit
@@ -317,20 +317,35 @@ def test_late_tasks_of_an_interrupted_build_do_no_harm(fitted, memory):
     assert ShardedIndex.load("memory://late.shards").find(queries, 4) == expected
 
 
-def test_an_index_that_was_finished_before_an_error_stays(fitted, memory, monkeypatch):
+@pytest.mark.parametrize("readable", [True, False])
+def test_an_index_that_was_finished_before_an_error_stays(fitted, memory, monkeypatch, readable):
     path, model = fitted
-    write = Storage.write
+    write, read = Storage.write, Storage.read
 
     def interrupted(self, name, content):
         write(self, name, content)
         if name == "shards.json":
             raise TimeoutError
 
+    def lost(self, name, most=None):
+        raise BagwiseError("the net is down")
+
     monkeypatch.setattr(Storage, "write", interrupted)
+    monkeypatch.setattr(Storage, "read", read if readable else lost)
     with pytest.raises(TimeoutError):
         build_shards(model, path, "memory://done.shards", partition=10)
+    monkeypatch.undo()
     queries = model.histograms(open_collection(path)[:3])
     assert len(ShardedIndex.load("memory://done.shards").find(queries, 4)) == 3
+
+
+def test_labels_are_read_as_they_were_written(counts, tmp_path):
+    index = BagIndex().add(counts[:3], ["a", "b", "c"]).save(tmp_path / "0.index")
+    labels = ["é" * 900, None, "\ud800x"]
+    (tmp_path / "0.json").write_bytes(labels_to_bytes(labels))
+    assert list(OpenShards().get(str(index), str(tmp_path / "0.json"))[1].values()) == labels
+    with pytest.raises(BagwiseError, match=r"1,000 for each\. Give items short labels"):
+        labels_to_bytes(["x" * (1 << 21)])
 
 
 def test_items_that_cannot_be_read_are_told(tmp_path):

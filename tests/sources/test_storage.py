@@ -413,3 +413,16 @@ def test_keys_of_partitions_with_files_that_vanished(tmp_path):
     key = found.partitions(1)[0].key
     os.remove(found[0].content.path)
     assert found.partitions(1)[0].key != key
+
+
+@pytest.mark.parametrize("size", [5, None])
+def test_files_that_are_too_large_are_not_read(size, monkeypatch):
+    """Not every server tells sizes."""
+    folder = Storage.of("memory://sizes")
+    folder.write("a", b"12345")
+    system = folder.place.opened()[0]
+    info = type(system).info
+    monkeypatch.setattr(type(system), "info", lambda self, path, **more: info(self, path, **more) | {"size": size})
+    assert folder.read("a", 5) == b"12345"
+    with pytest.raises(BagwiseError, match="has 5 bytes; at most 4 are read"):
+        folder.read("a", 4)

@@ -1,5 +1,7 @@
+import copy
 import dataclasses
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -371,6 +373,8 @@ def test_fit_model_returns_the_model_of_a_fit(image_folder, tmp_path):
     page = model.report(tmp_path / "report.html")
     assert "stripes" in page.read_text("utf-8")
     assert model.cut(2).result is model.result
+    assert copy.deepcopy(model).result.data.histograms.shape == (12, 12)
+    assert type(pickle.loads(pickle.dumps(model))) is Model
     loaded = Model.load(model.save(tmp_path / "m.bagwise"))
     assert loaded == model
     assert not hasattr(loaded, "report")

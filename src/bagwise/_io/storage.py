@@ -24,6 +24,7 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(://|::)")
 _LOCAL = ("file", "local")
 # Stores that show an object only when all of it is there; who serves them does not depend on the URL.
 STORES = frozenset(["s3", "s3a", "gs", "gcs", "abfs", "az", "hf", "memory", "oci", "oss"])
+_WITH_ACCOUNTS = frozenset(["abfs", "az"])  # container@account
 ARCHIVES = frozenset(["zip", "tar", "libarchive"])  # links of a chain whose path is in the archive
 # Packages of protocols, where fsspec does not name them.
 _PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "hf": "huggingface_hub", "az": "adlfs"}
@@ -147,6 +148,8 @@ def same_system(one: str, other: str) -> bool:
     (True, False, False)
     >>> same_system("zip://1::https://a/z", "zip://2::https://b/z"), same_system("abfs://c@a/1", "abfs://c@b/1")
     (False, False)
+    >>> same_system("zip://a@1.jpg::s3://b/z.zip", "zip://b@2.jpg::s3://b/z.zip")
+    True
     """
     return _system(one) == _system(other)
 
@@ -165,8 +168,11 @@ def _system(url: str) -> list[tuple[str, str]]:
     for link in url.split("::"):
         protocol, _, rest = link.partition("://")
         host = rest.split("/", 1)[0]
-        inside = protocol in STORES or protocol in ARCHIVES
-        found.append((protocol, host.rpartition("@")[2] if "@" in host and inside else "" if inside else host))
+        if protocol in _WITH_ACCOUNTS:
+            host = host.rpartition("@")[2] if "@" in host else ""
+        elif protocol in STORES or protocol in ARCHIVES:
+            host = ""
+        found.append((protocol, host))
     return found
 
 
@@ -277,9 +283,12 @@ class Storage:
                 raise BagwiseError(f"{self.place / name} cannot be read: {error.strerror}.") from error
         with storage_errors(f"{self.place}/{name}"):
             system, path = self._at(name)
+            system.invalidate_cache(path)  # others may have written it since it was listed
             if most is not None:
-                self._check_size(name, int(system.info(path)["size"]), most)
-            return system.cat_file(path)
+                self._check_size(name, system.info(path).get("size") or 0, most)  # not known to every server
+            content = system.cat_file(path)
+            self._check_size(name, len(content), most)
+            return content
 
     def _check_size(self, name: str, size: int, most: int | None) -> None:
         if most is not None and size > most:

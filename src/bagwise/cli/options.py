@@ -160,7 +160,7 @@ FIT_OPTIONS: Options = {
     "partition": _option(
         int,
         _RUNNING,
-        "With a cluster: items that a worker takes at a time. Default: 64 images, 10000 texts; transform: 4096.",
+        "Items that a worker of a cluster takes at a time. Default: 64 images, 10000 texts; parts of transform: 4096.",
     ),
     "config": _option(Path, _RUNNING, "TOML file with options; the command line has priority.", metavar="FILE"),
     **READ_OPTIONS,

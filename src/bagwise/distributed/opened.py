@@ -134,7 +134,8 @@ def _version(place: Any) -> tuple[Any, ...]:
         reason = "it does not exist" if missing else getattr(error, "strerror", None) or str(error).rstrip(".")
         raise BagwiseError(
             f"The shard {place} cannot be read where it is searched: {reason}. Shards must be in a folder that all "
-            "workers share, or in a store that they reach. If a file was lost, build the index again."
+            "workers share, or in a store that they reach. If the index was built again, load it again; if a file was "
+            "lost, build it again."
         ) from error
 
 
@@ -159,18 +160,30 @@ def labels_to_bytes(labels: Sequence[str | None]) -> bytes:
     """Return the content of a file of labels: classes, and the number of that of each item, -1 without one."""
     classes = sorted({label for label in labels if label is not None})
     number: dict[str | None, int] = {None: -1} | {label: k for k, label in enumerate(classes)}
-    return json.dumps({"classes": classes, "labels": [number[label] for label in labels]}).encode()
+    told = {"classes": classes, "labels": [number[label] for label in labels]}
+    content = json.dumps(told, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    if len(content) > _most_bytes(len(labels)):
+        raise BagwiseError(
+            f"The labels of {len(labels):,} items take {len(content):,} bytes; an index in shards has at most "
+            f"{_LABEL_BYTES:,} for each. Give items short labels."
+        )
+    return content
+
+
+def _most_bytes(n_items: int) -> int:
+    """Return how large a file of labels may be."""
+    return _LABELS_BYTES + _LABEL_BYTES * n_items
 
 
 def _read_labels(place: Any, ids: Sequence[str]) -> Labels:
     """Read labels of the items that have these ids."""
     try:
-        most = _LABELS_BYTES + _LABEL_BYTES * len(ids)
+        most = _most_bytes(len(ids))
         with as_file(place).open() as file:
             content = file.read(most + 1)
         if len(content) > most:
             raise ValueError(f"it has more than {most:,} bytes for {len(ids):,} items")
-        told = json.loads(content)
+        told = json.loads(content.decode("utf-8", "surrogatepass"))
         classes, codes = told["classes"], told["labels"]
         if not all(isinstance(name, str) for name in classes) or len(codes) != len(ids):
             raise ValueError(f"it has {len(codes)} labels for {len(ids)} items")

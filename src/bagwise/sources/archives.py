@@ -36,7 +36,7 @@ _TAR_ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz
 # Ratios of small members say nothing: a short run of equal bytes may shrink a thousandfold.
 _RATIO_MATTERS_FROM = 1 << 20
 _COPIED_BYTES = 1 << 20
-_MOST_UNPACKED = 16  # archives that a process holds unpacked
+_MOST_UNPACKED = 64  # archives that a process holds unpacked
 # Memory for the decompression of xz; the files themselves say what it needs. 65 MiB do for those of `xz -9`.
 _XZ_MEMORY = 1 << 28
 # What the standard library raises for files that are not what they should be.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import os
 from dataclasses import dataclass
@@ -105,6 +106,12 @@ class FittedModel(Model):
     def __copy__(self) -> FittedModel:
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
+        return other
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> FittedModel:
+        other = object.__new__(type(self))
+        memo[id(self)] = other
+        other.__dict__.update(copy.deepcopy(self.__dict__, memo))
         return other
 
     def __reduce__(self) -> tuple[Any, ...]:

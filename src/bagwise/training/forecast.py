@@ -146,6 +146,7 @@ def sample_visual(collection: Collection, options: FitOptions) -> CountedSample:
     learning, vectors_of, widths = _NOTHING, 0.0, []
     codebooks = []
     n_first = min(n, MOST_SAMPLED[collection.modality])  # others are described when words are counted
+    n_again = 0
     for k, size in enumerate(vectorizer.vocabularies):
         vectors = np.concatenate([np.asarray(batch[k].values) for batch in batches])
         vectors = vectors[np.any(vectors != 0, axis=1)]
@@ -154,8 +155,8 @@ def sample_visual(collection: Collection, options: FitOptions) -> CountedSample:
                 f"The first items of {collection.source} have no descriptors, so nothing can be planned."
             )
         vectors_of += len(vectors) / len(kept)
-        if len(vectors) / len(kept) * n_first < N_SAMPLED_VECTORS:  # too few, see `VisualVectorizer`
-            n_first = n
+        if n_first < n and len(vectors) / len(kept) * n_first < N_SAMPLED_VECTORS:  # too few, see `VisualVectorizer`
+            n_first, n_again = n, n_first
         widths.append(vectors.shape[1])
         learning += _forecast_kmeans(vectors, size, min(N_SAMPLED_VECTORS, len(vectors) / len(kept) * n), threads)
         codebooks.append(np.resize(vectors, (size, vectors.shape[1])))
@@ -166,7 +167,7 @@ def sample_visual(collection: Collection, options: FitOptions) -> CountedSample:
     found = counter.transform(pieces, n_jobs=threads)
     counting = (time.perf_counter() - started) / len(kept)
     stages = {
-        "describing": Range.about(describing * n_first, 1.3),
+        "describing": Range.about(describing * (n_first + n_again), 1.3),
         "learning words": learning,
         "counting words": Range.about(counting * n + describing * (n - n_first), 1.4),
     }

@@ -365,7 +365,7 @@ def _read_about(content: bytes) -> dict[str, Any]:
     found: dict[str, Any] = {"shards": names, "by": by, "n_items": n_items, "model": "model.bagwise"}
     if schema == 1:
         return found
-    found["model"] = model = str(about["model"])
+    found["model"] = model = str(about.get("model", found["model"]))
     if not _MODEL.fullmatch(model):
         raise ValueError(f"its model is {model!r:.100}")
     labelled, source, reading = about["labelled"], about["source"], dict(about["reading"])
@@ -415,17 +415,20 @@ def _write(
                 if is_new and isinstance(folder, Path):
                     folder.rmdir()
         raise
-    for name in set(filter(_OURS.fullmatch, storage.names())) - ours - {SHARDS_FILE}:
-        storage.remove(name)
+    with suppress(BagwiseError, OSError):  # the index is whole; the next build removes what is left of others
+        for name in set(filter(_OURS.fullmatch, storage.names())) - ours - {SHARDS_FILE}:
+            storage.remove(name)
     return ShardedIndex(folder=folder, model=model, **about)
 
 
 def _is_stored(storage: Storage, names: Sequence[str]) -> bool:
-    """Whether a finished index of these shards is there: an error may come after it was written."""
+    """Whether a finished index of these shards is there, or may be: an error may come after it was written."""
+    if not storage.exists(SHARDS_FILE):
+        return False
     try:
         return _read_about(storage.read(SHARDS_FILE, _MOST_BYTES))["shards"] == tuple(names)
-    except (BagwiseError, ValueError, KeyError, TypeError, RecursionError):
-        return False
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        return isinstance(error, BagwiseError) and not isinstance(error, _NotShards)  # it could not be read
 
 
 def _build(
