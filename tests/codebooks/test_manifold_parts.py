@@ -28,6 +28,7 @@ from bagwise.codebooks.manifold.target import (
     mixed_distances,
     neighbor_graph,
     use_labels,
+    typical_distance,
 )
 
 
@@ -449,3 +450,13 @@ class TestLearning:
     def test_no_step_changes_nothing(self):
         soft, V, target, _ = self.problem()
         np.testing.assert_array_equal(learn_words(soft, V, target, sigma=1.0, max_iter=0, learning_rate=0.1).words, V)
+
+
+def test_the_typical_distance_leaves_out_that_to_itself():
+    """Parts of a row that is partitioned come in any order: sorted rows are the oracle."""
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        n, k = int(rng.integers(3, 80)), int(rng.integers(1, 30))
+        distances = chi2_distances(rng.dirichlet(np.ones(5), n))
+        expected = np.median(np.sort(distances, axis=1)[:, 1 : min(k, n - 1) + 1])
+        assert typical_distance(distances, k) == expected

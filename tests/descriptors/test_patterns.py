@@ -145,7 +145,7 @@ def test_one_patch_is_the_image():
 
 
 def test_sparse_bags():
-    rows = sp.random_array((7, 5), density=0.5, format="csr", rng=0)
+    rows = sp.random_array((7, 5), density=0.5, format="csr", random_state=0)
     bags = SparseBags(rows, [0, 3, 3, 7], np.linspace(0, 1, 14).reshape(7, 2))
     assert (len(bags), bags.n_rows, bags.n_features, bags.lengths.tolist()) == (3, 7, 5, [3, 0, 4])
     np.testing.assert_array_equal(bags[-1].toarray(), rows.toarray()[3:])
@@ -247,7 +247,11 @@ def test_the_root_form_keeps_the_strength_of_gradients_and_counts_all_patterns()
 
 def some_counts(seed=0, d=65536, n=6, filled=0.01):
     return sp.random_array(
-        (n, d), density=filled, format="csr", rng=seed, data_sampler=lambda size: np.arange(1, size + 1) % 7 + 1
+        (n, d),
+        density=filled,
+        format="csr",
+        random_state=seed,
+        data_sampler=lambda size: np.arange(1, size + 1) % 7 + 1,
     )
 
 

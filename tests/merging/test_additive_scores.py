@@ -81,7 +81,7 @@ def test_mmi_is_aib_with_samples_as_classes(case, weights):
 
 def test_sparse_words_are_merged_like_dense_ones(monkeypatch):
     """Samples in which both words occur are enough; until the end, when groups occur in all of them."""
-    X = sp.random_array((60, 90), density=0.1, rng=np.random.default_rng(0), format="csr")
+    X = sp.random_array((60, 90), density=0.1, random_state=np.random.default_rng(0), format="csr")
     for weights in ("uniform", "counts"):
         sparse = merge_words(X, criterion=SampleInformationLoss(weights))
         with monkeypatch.context() as patch:

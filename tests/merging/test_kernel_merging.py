@@ -203,7 +203,7 @@ def test_tiny_values(kernel, n):
 
 
 def test_values_in_kernel_space_are_held_against_the_limit():
-    X = sp.random_array((2000, 50), density=0.01, format="csr", rng=np.random.default_rng(0))
+    X = sp.random_array((2000, 50), density=0.01, format="csr", random_state=np.random.default_rng(0))
     with pytest.raises(BagwiseError, match=r"keeps the values of.*limit is 100\.00 kB"):
         merge_words(X, np.arange(2000) % 2, kernel="hellinger", memory_limit="100kB")
 

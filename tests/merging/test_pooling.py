@@ -67,7 +67,7 @@ def test_both_ways_to_pool_sparse_rows(kernel, filled, n_groups):
 def test_many_groups_come_in_order(n_groups, signed):
     rng = np.random.default_rng(n_groups)
     d = n_groups + 500
-    X = sp.random_array((25, d), density=0.01, format="csr", rng=rng)
+    X = sp.random_array((25, d), density=0.01, format="csr", random_state=rng)
     X.data = np.rint(9 * X.data) - 4  # some sums are zero
     labels = rng.permutation(np.concatenate([np.arange(n_groups), rng.integers(0, n_groups, 500)]))
     signs = rng.choice([-1, 1], d).astype(np.int8) if signed else None

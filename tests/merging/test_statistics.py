@@ -190,7 +190,7 @@ def test_moving_the_centre(seed, is_sparse):
 
 
 def test_sparse_chunks_stay_sparse():
-    X = sp.random_array((200, 500), density=0.01, rng=np.random.default_rng(6), format="csr")
+    X = sp.random_array((200, 500), density=0.01, random_state=np.random.default_rng(6), format="csr")
     X.data = np.ceil(5 * X.data)
     y = np.arange(200) % 2
     total = reduce(add, parts_of(X, y, [50, 90]))

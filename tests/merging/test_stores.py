@@ -317,7 +317,7 @@ def test_the_factored_store_takes_the_memory_it_says():
 
 
 def test_the_advice_is_within_the_limit():
-    X = sp.random_array((50, 1000), density=0.1, format="csr", rng=np.random.default_rng(0))
+    X = sp.random_array((50, 1000), density=0.1, format="csr", random_state=np.random.default_rng(0))
     with pytest.raises(BagwiseError, match="merge fewer words") as caught:
         merge_words(X, np.arange(50) % 2, memory_limit="100kB", criterion="csm")
     assert "store='dense'" not in str(caught.value)

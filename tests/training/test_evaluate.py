@@ -412,7 +412,7 @@ def test_components_are_those_of_a_singular_value_decomposition(shape, form):
 
 
 def test_components_of_many_words_take_little_memory():
-    X = sp.random_array((300, 30_000), density=0.002, format="csr", rng=np.random.default_rng(0))
+    X = sp.random_array((300, 30_000), density=0.002, format="csr", random_state=np.random.default_rng(0))
     tracemalloc.start()
     list(_components(X, None, None, X[:50], (10, 200)))
     peak = tracemalloc.get_traced_memory()[1]

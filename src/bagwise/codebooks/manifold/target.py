@@ -60,7 +60,7 @@ def typical_distance(distances: NDArray[np.float64], n_neighbors: int) -> float:
     k = min(n_neighbors, len(distances) - 1)
     if k < 1:
         return 1.0
-    nearest = np.partition(distances, k, axis=1)[:, 1 : k + 1]
+    nearest = np.partition(distances, (0, k), axis=1)[:, 1 : k + 1]  # without the first, that to itself
     middle = float(np.median(nearest))
     return middle if middle > 0 else float(nearest.max()) or 1.0
 
@@ -184,6 +184,8 @@ def learn_target(
 
 def _isomap(graph: sp.csr_array, distances: NDArray[np.float64], n_components: int) -> NDArray[np.float64]:
     """Coordinates whose distances are, as far as possible, the lengths of the shortest paths in the graph."""
+    # csgraph of SciPy before 1.15 takes no other indices
+    graph = sp.csr_array((graph.data, *(one.astype(np.int32) for one in (graph.indices, graph.indptr))), graph.shape)
     n_parts, part = connected_components(graph, directed=False)
     edges = sp.coo_array(graph)
     lengths = np.maximum(distances[edges.row, edges.col], np.finfo(np.float64).tiny)
@@ -194,7 +196,8 @@ def _isomap(graph: sp.csr_array, distances: NDArray[np.float64], n_components: i
         i, j = np.unravel_index(int(np.argmin(between)), between.shape)
         links.append((inside[[i]], outside[[j]], np.maximum(between[i : i + 1, j], np.finfo(np.float64).tiny)))
     rows, columns, values = (np.concatenate(part_of_all) for part_of_all in zip(*links, strict=True))
-    paths = shortest_path(sp.csr_array((values, (rows, columns)), shape=graph.shape), directed=False)
+    ends = rows.astype(np.int32), columns.astype(np.int32)
+    paths = shortest_path(sp.csr_array((values, ends), shape=graph.shape), directed=False)
     squares = -0.5 * paths**2
     squares -= squares.mean(axis=0)
     squares -= squares.mean(axis=1, keepdims=True)
