@@ -27,8 +27,8 @@ from bagwise.codebooks.manifold.target import (
     learn_target,
     mixed_distances,
     neighbor_graph,
-    use_labels,
     typical_distance,
+    use_labels,
 )
 
 
