@@ -214,6 +214,7 @@ def test_damaged_shards(fitted, memory, tmp_path, monkeypatch):
             (shard, None, f"{shard} cannot be read where it is searched: it does not exist"),
             (labels, b"{", f"{labels} cannot be read"),
             (labels, b'{"classes": ["a"], "labels": [0]}', "1 labels for 20 items"),
+            (labels, b'{"classes": {"a": 1}, "labels": ' + str([0] * 20).encode() + b"}", "must be a list of names"),
             (labels, b'{"classes": [], "labels": ' + str([0] * 20).encode() + b"}", "numbers below 0"),
             (labels, b" " * (1 << 21), "more than 1,068,576 bytes for 20 items"),
         ):

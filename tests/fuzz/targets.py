@@ -2,11 +2,13 @@
 
 import bz2
 import contextlib
+import functools
 import gzip
 import io
 import lzma
 import shutil
 import tarfile
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -156,6 +158,36 @@ def _use_index_folder(path):
     shutil.copytree(MODELS / "files1/items.index", folder)
     (folder / "items.json").write_bytes(path.read_bytes())
     ItemIndex.load(folder).similar(0, 2)
+
+
+@functools.cache
+def _sharded_index():
+    """A folder of shards, made once in each process, which removes it."""
+    from bagwise.sources import TableCollection
+    from bagwise.training import build_shards, fit_model
+
+    kept = tempfile.TemporaryDirectory(prefix="bagwise-fuzz-")
+    rows = TableCollection(np.array([[4, 1, 0], [1, 0, 5], [0, 1, 6]]), list("abc"), [("x",), ("y",), ("y",)])
+    index = build_shards(fit_model(rows, n_groups=2, folds=0, n_jobs=1), rows, Path(kept.name, "x.shards"), partition=2)
+    return kept, index.folder
+
+
+def _shard_files(pattern):
+    def copied(folder):
+        found = sorted(_sharded_index()[1].glob(pattern))
+        return [Path(shutil.copy(path, folder / f"{number}.json")) for number, path in enumerate(found)]
+
+    return copied
+
+
+def _use_sharded(path, pattern):
+    """Search an index in shards, one of whose files has these bytes."""
+    from bagwise.training import ShardedIndex
+
+    folder = path.parent / "x.shards"
+    shutil.copytree(_sharded_index()[1], folder)
+    min(folder.glob(pattern)).write_bytes(path.read_bytes())
+    ShardedIndex.load(folder).find(np.ones((1, 3)), 2)
 
 
 def _use_group_names(path):
@@ -451,6 +483,12 @@ TARGETS = {
     "bag index": Target("tensors", ".index", _kept("files1/[!i]*.index"), _use_bag_index),
     "item index": Target("tensors", ".index", _kept("files*/items.index", "files*/edited.index"), _use_item_index),
     "index folder": Target("json", ".json", _kept("files1/items.index/items.json"), _use_index_folder),
+    "list of shards": Target(
+        "json", ".json", _shard_files("shards.json"), lambda path: _use_sharded(path, "shards.json")
+    ),
+    "labels of shards": Target(
+        "json", ".json", _shard_files("*.labels.json"), lambda path: _use_sharded(path, "*.labels.json")
+    ),
     "topics": Target("tensors", ".topics", _kept("files*/*.topics"), _use_topics),
     "manifold": Target("tensors", ".manifold", _kept("files*/*.manifold"), _use_manifold),
     "cache": Target("bytes", ".arrays", _cache, _use_cache),

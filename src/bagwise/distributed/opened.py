@@ -185,7 +185,9 @@ def _read_labels(place: Any, ids: Sequence[str]) -> Labels:
             raise ValueError(f"it has more than {most:,} bytes for {len(ids):,} items")
         told = json.loads(content.decode("utf-8", "surrogatepass"))
         classes, codes = told["classes"], told["labels"]
-        if not all(isinstance(name, str) for name in classes) or len(codes) != len(ids):
+        if type(classes) is not list or type(codes) is not list or not all(isinstance(name, str) for name in classes):
+            raise ValueError("its classes must be a list of names, and its labels a list of numbers")
+        if len(codes) != len(ids):
             raise ValueError(f"it has {len(codes)} labels for {len(ids)} items")
         if not all(type(code) is int and -1 <= code < len(classes) for code in codes):
             raise ValueError(f"its labels must be numbers below {len(classes)}")
