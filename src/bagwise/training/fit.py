@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from bagwise.codebooks.normalizing import WordWeighting
 from bagwise.distributed.executors import executor_of
 from bagwise.errors import OptionError
-from bagwise.merging.criteria import resolve_criterion
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.model import Head, Model
 from bagwise.model.vectorizers import Progress, no_progress
@@ -148,7 +147,8 @@ def fit_model(
 
     1. Words are learned by k-means from descriptors of images or videos, or are the words of texts, or the columns of a
        table. A source with splits train and test is learned from its split train. Of more than 5000 images, or 500
-       videos, as many are chosen by hashes of their ids to learn words from; words are counted in all.
+       videos, as many are chosen by hashes of their ids to learn words from, unless these have fewer than 100,000
+       descriptors; words are counted in all.
     2. They are merged level by level; see `merge_words`.
     3. If there are classes, there are linear classifiers at several sizes along the merging path, and the errors of
        all sizes are estimated by cross-validation, with one hierarchy per fold. (Words of images and weights of words
@@ -241,7 +241,7 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
         with log.timed("merging"):
             learned = (data, codes, sizes, method, weighting, options, report, prepared.steps)
             hierarchy, heads, statistics = learn_groups(*learned)
-            if rows is not None and resolve_criterion(method.criterion).sums_needed is None and not method.follows:
+            if rows is not None and method.compares_items:
                 log.notes.append(_merged_on_sample(method, data, codes, options))
     path, held_out, top = None, None, None
     calibration: dict[int, float] = {}

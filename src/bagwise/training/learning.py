@@ -78,7 +78,7 @@ def learn_groups(
     if data.rows is not None:
         facts = data.rows.facts
         given = (*given, facts.statistics.class_sums, facts.n_items_with, facts.hashes)
-        if _compares_items(method):
+        if method.compares_items:
             given = (*given, *merged_blocks(data, codes, method, options))
     held = None if steps is None else steps.load("groups", given, settings, f"groups by {method.criterion}")
     if held is not None:
@@ -201,14 +201,15 @@ def _learn_from_sums(
         )
         return LearnedGroups(path.hierarchy, {size: path.head(size) for size in kept}, path.statistics())
     criterion = resolve_criterion(method.criterion)
-    if criterion.sums_needed is None:
+    if method.compares_items:
         found, whole = merged_blocks(data, codes, method, options), data.whole()
         y = codes if criterion.supervised else None
         transform = partial(_merging_input, method, weighting)
+        alone = transform(whole[found[0]]) if len(found) == 1 else None
 
         def compared(part: slice) -> tuple[Any, Any]:
-            if len(found) == 1:
-                return transform(whole[found[0]])[:, part], None if y is None else y[found[0]]
+            if alone is not None:
+                return alone[:, part], None if y is None else y[found[0]]
             return add_scatters(rows.executor, criterion, whole, y, found, transform, part), None
 
         hierarchy, statistics = merge_parts(compared, data.n_words, method, options, progress)
@@ -236,11 +237,6 @@ def merged_blocks(
     """Return the items of a sample that words are merged on by criteria that compare items, see `blocks_to_merge`."""
     criterion, most_words = resolve_criterion(method.criterion), max(method.vocabularies or (data.n_words,))
     return blocks_to_merge(criterion, data.whole(), most_words, data.collection.ids, codes, options.random_state)
-
-
-def _compares_items(method: Method) -> bool:
-    """Whether the criterion needs items, and not only sums over them."""
-    return not method.follows and resolve_criterion(method.criterion).sums_needed is None
 
 
 def _merging_input(method: Method, weighting: WordWeighting, counts: Any) -> Any:

@@ -109,6 +109,11 @@ class Method:
         return self.criterion == "classifier"
 
     @property
+    def compares_items(self) -> bool:
+        """Whether words are merged by comparing items, and not only from sums over them."""
+        return not self.follows and resolve_criterion(self.criterion).sums_needed is None
+
+    @property
     def normalize(self) -> tuple[str, ...]:
         """Steps that normalise rows of groups."""
         if self.root != "after" or self.scaling is not None:
