@@ -11,7 +11,6 @@ import scipy.sparse as sp
 from bagwise import BagwiseError, datasets, open_collection
 from bagwise.errors import named_by
 from bagwise.sources import Limits, h5ad
-from bagwise.sources.columns import Reading
 
 N, D = 6, 4
 COUNTS = np.array([[0, 3, 0, 1], [2, 0, 0, 0], [0, 0, 5, 0], [1, 1, 0, 0], [0, 0, 0, 7], [4, 0, 2, 0]], np.float32)
@@ -55,7 +54,9 @@ def _write_sparse(group, matrix, dtype=None):
 def read(path, limits=None, **options):
     """Read a file as the other process does, in this one."""
     received = h5ad._Received()
-    h5ad.send_file(str(path), Reading(limits=limits or Limits(), **options), received.take)
+    request = dict.fromkeys(("label", "id", "split", "layer")) | options | {"task": "table"}
+    with open(path, "rb") as file:
+        h5ad.send_file(file, request, limits or Limits(), received.take)
     return received.table()
 
 

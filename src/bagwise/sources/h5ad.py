@@ -1,34 +1,27 @@
-"""Files of AnnData, ``.h5ad``: counts of genes in cells, read within limits by h5py, in a process of its own.
+"""Files of AnnData, ``.h5ad``: counts of genes in cells, read within limits by h5py, in a guarded process.
 
-The library behind h5py may end the process, or not end, on a file that is damaged. So a second process reads the file
-and sends what is in it, piece by piece; if it fails, that is an error like others.
+The library behind h5py may end the process, or not end, on a file that is damaged; see `guarded`.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import subprocess
-import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from bagwise._utils.extras import require
 from bagwise._utils.matrices import checked_csr
 from bagwise._utils.memory import readable_size
-from bagwise.errors import BagwiseError, argument, in_python, named_by, parameter_name
+from bagwise.errors import BagwiseError, argument
 from bagwise.sources.columns import USUAL_LABEL, RawTable, Reading, few_values, optional_columns, shortened
+from bagwise.sources.contents import FileContent
+from bagwise.sources.guarded import Send, read_guarded
 from bagwise.sources.limits import Limits
 from bagwise.sources.table_files import as_csr, check_shape, strings_of
 
 __all__ = ["different_names", "label_notes", "obs_columns", "read_h5ad"]
-
-Send = Callable[[dict[str, Any], Any], None]
 
 _DAMAGES: tuple[type[Exception], ...] = (
     OSError,
@@ -46,9 +39,9 @@ _SPARSE = ("csr_matrix", "csc_matrix")
 _PARTS = {"data": "fiub", "indices": "i", "indptr": "i"}
 # Bytes of an array, and strings, that are read and sent at a time.
 _PIECE, _STRINGS = 1 << 24, 1 << 14
-_OWN_BYTES = 1 << 31  # addresses that libraries take, much of which is never used
+_OWN_BYTES = 1 << 31  # memory of libraries, much of which is never used
+_UNLIMITED = 1 << 40
 _STRING_BYTES = 1 << 30  # memory of strings where nothing limits it
-_NAMES = ("id", "label", "layer", "limits", "split")
 
 
 def read_h5ad(path: str, reading: Reading) -> RawTable:
@@ -142,101 +135,30 @@ class _Received:
 
 
 def _messages(task: str, path: str, reading: Reading) -> Iterator[tuple[dict[str, Any], bytes]]:
-    """Yield what another process reads of a file: each message has a header, and perhaps bytes."""
+    """Yield what a guarded process reads of a file: each message has a header, and perhaps bytes."""
     request = {name: getattr(reading, name) for name in ("label", "id", "split", "layer")}
-    request |= {"task": task, "path": os.path.abspath(path), "limits": reading.limits.changed()}
-    # messages name parameters as they do here
-    request["names"] = in_python("", "options") and {name: parameter_name(name) for name in _NAMES}
-    places = os.pathsep.join(os.path.abspath(place) for place in sys.path)
-    environment = os.environ | {"PYTHONPATH": places, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", "from bagwise.sources.h5ad import serve; serve()"]
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(command, env=environment, **pipes) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            process.stdin.write(json.dumps(request).encode())
-            process.stdin.close()
-            while True:
-                with _ended_after(reading.limits.seconds, process) as late:
-                    sizes = process.stdout.read(16)
-                    header = process.stdout.read(int.from_bytes(sizes[:8], "little"))
-                    n_payload = int.from_bytes(sizes[8:], "little")
-                    payload = process.stdout.read(n_payload)
-                if late.is_set():
-                    raise reading.limits.exceeded("seconds", "it takes longer to read a part of it")
-                if not header or len(payload) < n_payload:
-                    raise BagwiseError("it is damaged: the HDF5 library failed to read it.")
-                content = json.loads(header)
-                if "error" in content:
-                    raise BagwiseError(content["error"])
-                if "end" in content:
-                    return
-                yield content, payload
-        finally:
-            process.kill()
+    most = reading.limits.most("table_bytes")
+    return read_guarded(
+        "bagwise.sources.h5ad:send_file",
+        FileContent(path),
+        request | {"task": task},
+        reading.limits,
+        library="the HDF5 library",
+        packages=("h5py",),
+        memory=_OWN_BYTES + (_UNLIMITED if most is None else int(most)),
+        many=True,
+    )
 
 
-@contextmanager
-def _ended_after(seconds: float, process: Any) -> Iterator[threading.Event]:
-    """End a process that does not answer in time; the event is set then."""
-    late = threading.Event()
-
-    def end() -> None:
-        late.set()
-        process.kill()
-
-    timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), end)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield late
-    finally:
-        timer.cancel()
-
-
-def serve() -> None:
-    """Read a file in this process, as the request in the standard input says, and send it to the standard output."""
-    request = json.load(sys.stdin)
-    output = sys.stdout.buffer
-
-    def send(header: dict[str, Any], payload: Any = b"") -> None:
-        content = json.dumps(header).encode()
-        output.write(len(content).to_bytes(8, "little") + len(payload).to_bytes(8, "little") + content)
-        output.write(payload)
-
-    limits = Limits(**request["limits"])
-    _limit_memory(limits)
-    reading = Reading(limits=limits, **{name: request[name] for name in ("label", "id", "split", "layer")})
-    with named_by(request["names"].get) if request["names"] else nullcontext():
-        try:
-            send_file(request["path"], reading, send, request["task"])
-            send({"end": True})
-        except BagwiseError as error:
-            send({"error": str(error)})
-    output.flush()
-
-
-def _limit_memory(limits: Limits) -> None:
-    """Let this process take as much memory as a table may, and some for itself, where the system can limit that."""
-    try:
-        import resource
-    except ImportError:  # not on this system
-        return
-    most = limits.most("table_bytes")
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    if most is not None:
-        soft = int(most) + _OWN_BYTES
-        resource.setrlimit(resource.RLIMIT_AS, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
-
-
-def send_file(path: str, reading: Reading, send: Send, task: str = "table") -> None:
+def send_file(file: BinaryIO, request: Mapping[str, Any], limits: Limits, send: Send) -> None:
     """Read a file by h5py and send its parts; see `_Received.take`."""
     h5py = require("h5py", "anndata", "Reading .h5ad files")
+    reading = Reading(limits=limits, **{name: request[name] for name in ("label", "id", "split", "layer")})
+    n_bytes = file.seek(0, 2)
     try:
-        with h5py.File(path, "r") as file:
-            opened = _File(h5py, file, os.path.getsize(path), reading.limits, send)
-            opened.send_columns() if task == "columns" else opened.send_table(reading)
+        with h5py.File(file, "r") as opened:
+            read = _File(h5py, opened, n_bytes, limits, send)
+            read.send_columns() if request["task"] == "columns" else read.send_table(reading)
     except BagwiseError:
         raise
     except _DAMAGES as error:

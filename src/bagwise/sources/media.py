@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from bagwise._utils.extras import require
 from bagwise._utils.memory import readable_size
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.sources.collection import Collection
+from bagwise.sources.guarded import Send, read_guarded
 from bagwise.sources.items import Content, Item, check_encoding, decode_text
 from bagwise.sources.limits import Deadline, Limits, as_limits, read_timed, timed, with_former
 from bagwise.sources.places import chosen_endings, collect, with_endings
@@ -269,6 +270,12 @@ class TextDecoder:
         return decode_text(read, self.encoding)
 
 
+# What FFmpeg may open: containers of frames, no lists of other files or addresses. By its names of them.
+_CONTAINERS = "avi,matroska,webm,mov,mp4,m4a,3gp,3g2,mj2,mpeg,mpegvideo,mpegts,m4v,asf,ogg,flv"
+_CONTAINER_NAMES = "AVI, Matroska, WebM, MP4, QuickTime, MPEG, ASF (WMV), Ogg, FLV"
+_CONTAINER_OPTIONS = {"format_whitelist": _CONTAINERS, "protocol_whitelist": "none"}
+# Memory of the process that decodes a video: of its libraries, and of each pixel of the frames that it holds at a time.
+_DECODER_BYTES, _FRAME_BYTES = 1 << 30, 48
 VIDEO_ENDINGS = frozenset([".avi", ".mp4", ".m4v", ".mkv", ".mov", ".mpg", ".mpeg", ".webm", ".wmv", ".ogv", ".flv"])
 
 
@@ -331,48 +338,61 @@ class VideoDecoder:
     limits: Limits = field(default=Limits(), repr=False)
 
     def decode(self, content: Content) -> NDArray[np.uint8]:
-        """Return the frames as one array."""
-        import av
-
-        deadline = Deadline(self.limits)
+        """Return the frames as one array; a guarded process decodes them."""
         with content.open() as file:
             if not file.read(1):
                 raise BagwiseError("the file is empty")
-            file.seek(0)
-            try:
-                with av.open(timed(file, deadline), metadata_errors="replace") as container:
-                    if not container.streams.video:
-                        raise BagwiseError("it holds no video stream")
-                    if container.streams.video[0].codec_context is None:
-                        raise BagwiseError("its video is of a kind that is not known")
-                    self._check_pixels(container.streams.video[0])
-                    frames = self._frames(container, deadline)
-            except av.error.FFmpegError as error:
-                raise BagwiseError(f"it is damaged or not a video: {error.strerror or error}") from error
+        request = {"mode": self.mode, "every": self.every, "max_frames": self.max_frames}
+        frames: list[NDArray[np.uint8]] = []
+        n_bytes = 0
+        for header, payload in read_guarded(
+            "bagwise.sources.media:send_frames",
+            content,
+            request,
+            self.limits,
+            library="the video library",
+            packages=("av",),
+            memory=_DECODER_BYTES + _FRAME_BYTES * self.limits.pixels,
+        ):
+            frames.append(np.frombuffer(payload, np.uint8).reshape(header["shape"]))
+            if frames[-1].shape != frames[0].shape:
+                number = header["number"]
+                raise BagwiseError(f"frame {number} has shape {frames[-1].shape}, the first has {frames[0].shape}")
+            n_bytes += frames[-1].nbytes
+            what = f"its first {header['number'] + 1} frames take {readable_size(n_bytes)}"
+            self.limits.check("video_bytes", n_bytes, what)
         if not frames:
             raise BagwiseError("it holds no frame")
         return np.stack(frames)
 
-    def _check_pixels(self, shown: Any) -> None:
-        """Check the size of the frames of a stream, or of a frame."""
-        width, height = shown.width or 0, shown.height or 0
-        self.limits.check("pixels", width * height, f"its frames have {width} x {height} pixels")
 
-    def _frames(self, container: Any, deadline: Deadline) -> list[NDArray[np.uint8]]:
-        format = "gray" if self.mode == "grey" else "rgb24"
-        frames: list[NDArray[np.uint8]] = []
-        n_bytes = 0
-        for number, frame in enumerate(container.decode(video=0)):
-            deadline.check()
-            if number % self.every:
-                continue
-            self._check_pixels(frame)
-            frames.append(frame.to_ndarray(format=format))
-            if frames[-1].shape != frames[0].shape:
-                raise BagwiseError(f"frame {number} has shape {frames[-1].shape}, the first has {frames[0].shape}")
-            n_bytes += frames[-1].nbytes
-            what = f"its first {number + 1} frames take {readable_size(n_bytes)}"
-            self.limits.check("video_bytes", n_bytes, what)
-            if len(frames) == self.max_frames:
-                break
-        return frames
+def send_frames(file: BinaryIO, request: Mapping[str, Any], limits: Limits, send: Send) -> None:
+    """Decode the frames of a video that are used, and send them one after the other."""
+    import av
+
+    def check_pixels(shown: Any) -> None:
+        width, height = shown.width or 0, shown.height or 0
+        limits.check("pixels", width * height, f"its frames have {width} x {height} pixels")
+
+    n_sent = 0
+    try:
+        with av.open(file, metadata_errors="replace", container_options=_CONTAINER_OPTIONS) as container:
+            if not container.streams.video:
+                raise BagwiseError("it holds no video stream")
+            stream = container.streams.video[0]
+            if stream.codec_context is None:
+                raise BagwiseError("its video is of a kind that is not known")
+            check_pixels(stream)
+            for number, frame in enumerate(container.decode(video=0)):
+                if number % request["every"]:
+                    continue
+                check_pixels(frame)
+                pixels = frame.to_ndarray(format="gray" if request["mode"] == "grey" else "rgb24")
+                send({"shape": pixels.shape, "number": number}, memoryview(np.ascontiguousarray(pixels)).cast("B"))
+                n_sent += 1
+                if n_sent == request["max_frames"]:
+                    break
+    except av.error.FFmpegError as error:
+        raise BagwiseError(
+            f"it is damaged or not a video: {error.strerror or error}. Containers that are read: {_CONTAINER_NAMES}."
+        ) from error
