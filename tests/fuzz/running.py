@@ -21,6 +21,7 @@ import warnings
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+import guards
 from bagwise.errors import BagwiseError
 from bagwise.runtime import ModelFileError
 from fuzz.mutations import mutated
@@ -75,15 +76,22 @@ def input_of(name, corpus, number):
 def _work(jobs, folder, said):
     """Load inputs, one after the other, and say what came of each by `said`; the process may die at any moment.
 
-    `jobs` are names of targets, each with the first and the last number.
+    `jobs` are names of targets, each with the first and the last number. An input that opens a socket ends the process,
+    one that starts another is noted.
     """
     warnings.simplefilter("ignore")
     os.setpgrp()
+    guarded = False
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for name, first, last in jobs:
         target, corpus = TARGETS[name], corpus_of(name, folder / name)
         for content in corpus[:3]:  # compiles and imports what loading needs
             _use(target, folder, content, (Exception,))
+        if not guarded:
+            guards.forbid_processes()
+            if guards.CAN_FORBID:
+                guards.forbid_sockets()
+            guarded = True
         limit = _virtual_memory() + MEMORY
         resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
         for number in range(first, last):
@@ -107,8 +115,11 @@ def _use(target, folder, content, expected):
     path.write_bytes(content)
     try:
         target.use(path)
-    except expected:
-        return "refused"
+    except expected as error:
+        # the process that reads for this one was killed as it opened a socket
+        return "socket opened" if "SIGSYS" in str(error) else "refused"
+    except guards.ProcessStartedError as error:
+        return f"process started: {error}"
     except Exception as error:
         return f"{type(error).__name__} at {_where(error)}"
     return "accepted"

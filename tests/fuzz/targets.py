@@ -17,6 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 from PIL import Image
 
+import hostile_media
 from small_sources import (
     images,
     table,
@@ -367,6 +368,11 @@ def _tar(compress=bytes, ending="tar"):
     return make
 
 
+def _hostile(contents):
+    """Files that make libraries start programs, open sockets or read other files."""
+    return _written(*((f"hostile.{name}", content) for name, content in contents.items()))
+
+
 def _pictures(folder):
     grey, color = Image.fromarray(images(1)[0][0]), Image.fromarray(images(1, color=True)[0][0])
     for name, picture, options in (
@@ -381,7 +387,7 @@ def _pictures(folder):
         ("grey.pgm", grey, {}),
     ):
         picture.save(folder / name, **options)
-    return sorted(path for path in folder.iterdir())
+    return sorted(path for path in folder.iterdir()) + _hostile(hostile_media.IMAGES)(folder)
 
 
 def _use_picture(path):
@@ -447,7 +453,7 @@ def _videos(folder):
             for frame in frames:
                 container.mux(stream.encode(frame))
             container.mux(stream.encode())
-    return [folder / name for name in ("v.avi", "v.mkv", "v.mp4")]
+    return [folder / name for name in ("v.avi", "v.mkv", "v.mp4")] + _hostile(hostile_media.VIDEOS)(folder)
 
 
 def _use_cache(path):

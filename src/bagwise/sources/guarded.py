@@ -88,7 +88,7 @@ def read_guarded(
                 if watch.late:
                     raise limits.exceeded("seconds", f"it takes longer to read{' a part of it' * many}")
                 if header is None:
-                    raise BagwiseError(f"it is damaged: {library} failed to read it ({helper.ending()}).")
+                    raise _failed(library, helper.ending())
                 if "read" in header:
                     offset, n_bytes = header["read"]
                     file.seek(offset)
@@ -96,12 +96,18 @@ def read_guarded(
                     continue
                 if many:
                     watch.renew()
+                helper.reusable = not many and ("end" in header or "error" in header)
                 if "error" in header:
                     raise BagwiseError(header["error"])
+                if "failure" in header:
+                    raise _failed(library, header["failure"])
                 if "end" in header:
-                    helper.reusable = not many
                     return
                 yield header, payload
+
+
+def _failed(library: str, how: str) -> BagwiseError:
+    return BagwiseError(f"it is damaged: {library} failed to read it ({how}).")
 
 
 class _Helper:
@@ -304,14 +310,20 @@ def serve() -> None:
                 send({"error": str(error)})
             except MemoryError:
                 send({"error": f"it takes more than {readable_size(first['memory'])} of memory to read"})
+            except Exception as error:
+                send({"failure": f"{type(error).__name__}: {error}"[:300]})
 
 
 def _import_all(packages: Sequence[str]) -> None:
     """Import packages with all that is in them: none can be imported later."""
     for package in packages:
         with suppress(ImportError):  # the task names the extra that it needs
-            for module in walk_packages(import_module(package).__path__, f"{package}.", onerror=lambda name: None):
-                with suppress(ImportError):  # of other packages, which may not be there
+            import_module(package)
+        for module in walk_packages(
+            getattr(sys.modules.get(package), "__path__", []), f"{package}.", onerror=lambda name: None
+        ):
+            if not {"tests", "__main__"} & set(module.name.split(".")):
+                with suppress(ImportError):  # for other systems and other packages
                     import_module(module.name)
 
 

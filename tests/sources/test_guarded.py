@@ -1,0 +1,157 @@
+"""The process that reads files for which no library is trusted: what it cannot do, and how it ends."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import guards
+import hostile_media
+from bagwise import BagwiseError, open_collection
+from bagwise.sources import Limits, guarded
+from bagwise.sources.contents import FileContent
+from sources.test_videos import write_video
+
+MEMORY = 1 << 28
+
+
+@pytest.fixture(autouse=True)
+def importable(monkeypatch):
+    """Let the process find the tasks of tests."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+
+
+@pytest.fixture
+def content(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"content")
+    return FileContent(str(path))
+
+
+def read(task, content, seconds=300.0, **request):
+    limits, task = Limits(seconds=seconds), f"guarded_tasks:{task}"
+    return list(
+        guarded.read_guarded(task, content, request, limits, library="the library", packages=("email",), memory=MEMORY)
+    )
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limits")
+def test_it_reaches_nothing_but_the_file(content):
+    [(header, payload)] = read("tries", content)
+    assert payload == b"content"
+    assert header["came"] == dict.fromkeys(("file", "socket", "process", "pipe"), "OSError")
+
+
+def test_it_is_used_again_until_it_fails(content):
+    def process():
+        return read("tries", content)[0][0]["process"]
+
+    first = process()
+    assert process() == first != os.getpid()
+    with pytest.raises(BagwiseError, match="SIGABRT"):
+        read("dies", content)
+    assert process() != first
+
+
+def test_the_time_binds_whatever_it_does(content):
+    with pytest.raises(BagwiseError, match=r"it takes longer to read, the limit seconds is 0.5"):
+        read("endless", content, seconds=0.5)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limits")
+def test_the_memory_binds(content):
+    assert read("takes_memory", content, n_bytes=1000) == []
+    with pytest.raises(BagwiseError, match=r"it takes more than 268.44 MB of memory to read"):
+        read("takes_memory", content, n_bytes=1 << 30)
+
+
+def test_a_message_larger_than_the_memory_is_not_received(content, monkeypatch):
+    monkeypatch.setattr(guarded, "_ENDING", 0.01)
+    helper = guarded._Helper(("email",), 1 << 40)
+    try:
+        helper.send(
+            {"task": "guarded_tasks:floods", "request": {"n_bytes": 1 << 20}, "limits": {}, "names": ""} | {"size": 0}
+        )
+        assert helper.receive(1 << 19) == (None, b"")
+        assert helper.ending() == "it sent what was not expected"
+    finally:
+        helper.end()
+
+
+def test_a_process_that_dies_is_an_error(content):
+    with pytest.raises(BagwiseError, match=r"it is damaged: the library failed to read it \(SIGABRT\)"):
+        read("dies", content)
+
+
+def test_what_a_library_raises_is_an_error(content):
+    with pytest.raises(BagwiseError, match=r"the library failed to read it \(ZeroDivisionError: "):
+        read("raises", content)
+
+
+def test_a_caller_may_stop_early(tmp_path):
+    """What was not read to its end is not used again."""
+    path = write_video(tmp_path / "a.avi", 5)
+    messages = guarded.read_guarded(
+        "bagwise.sources.media:send_frames",
+        FileContent(str(path)),
+        {"mode": "grey", "every": 1, "max_frames": None},
+        Limits(),
+        library="the video library",
+        packages=("av",),
+        memory=MEMORY * 8,
+    )
+    next(messages)
+    before = list(guarded._idle.get((("av",), MEMORY * 8), []))
+    messages.close()
+    assert guarded._idle[("av",), MEMORY * 8] == before
+
+
+@pytest.mark.skipif(not guards.CAN_FORBID, reason="needs seccomp of Linux")
+def test_no_file_starts_a_program_opens_a_socket_or_reads_another_file(tmp_path):
+    """Each is opened by its class of files in a process that is killed by the kernel if it opens a socket."""
+    good = write_video(tmp_path / "good.avi", 2)
+    named = {
+        **{f"{name}.png": content for name, content in hostile_media.IMAGES.items()},
+        **{f"{name}.avi": content for name, content in hostile_media.VIDEOS.items()},
+        "list.avi": hostile_media.ffconcat(good),
+        "relative.avi": hostile_media.ffconcat("good.avi"),
+        "playlist.mp4": hostile_media.playlist(good),
+    }
+    for name, content in named.items():
+        (tmp_path / name).write_bytes(content)
+    paths = [tmp_path / name for name in (*named, good.name)]
+    places = os.pathsep.join([str(Path(guards.__file__).parent), *filter(None, sys.path)])
+    done = subprocess.run(
+        [sys.executable, guards.__file__, *map(str, paths)],
+        env=os.environ | {"PYTHONPATH": places},
+        capture_output=True,
+        text=True,
+    )
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[0] for line in lines] == [path.name for path in paths]
+    assert lines.pop().startswith("good.avi read (2, 32, 48)")
+    assert all(" refused: " in line and "SIGSYS" not in line for line in lines), lines
+
+
+@pytest.mark.skipif(not guards.CAN_FORBID, reason="needs seccomp of Linux")
+@pytest.mark.parametrize(("code", "ending"), [("socket.socket()", -31), ("open('/dev/null')", 0)])
+def test_the_guard_of_sockets_works(code, ending):
+    code = f"import guards, socket; guards.forbid_sockets(); {code}"
+    environment = os.environ | {"PYTHONPATH": str(Path(guards.__file__).parent)}
+    assert subprocess.run([sys.executable, "-c", code], env=environment).returncode == ending
+
+
+def test_the_guard_of_processes_works():
+    code = "import guards, subprocess; guards.forbid_processes(); subprocess.run(['true'])"
+    environment = os.environ | {"PYTHONPATH": str(Path(guards.__file__).parent)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert "ProcessStartedError: subprocess.Popen" in done.stderr
+
+
+def test_what_is_no_container_of_frames_says_which_are(tmp_path):
+    (tmp_path / "v.avi").write_bytes(hostile_media.SDP)
+    with pytest.raises(BagwiseError, match=r"not a video: .*Containers that are read: AVI, Matroska, WebM, MP4"):
+        open_collection(tmp_path / "v.avi")[0].load()
