@@ -34,7 +34,7 @@ LAYOUT = ("vocabulary_size", "n_words", "classes", "heads", "pyramid", "normaliz
 ABOUT = ("kind", "schema", "library", "items", "criterion", "descriptor", "tokenizer", "path", "options", "provenance")
 # Members of headers of schema 2, and what they are where they are missing.
 OPTIONAL: dict[str, Any] = {"term": "count", "norm": None, "vocabularies": None, "weight_range": None}
-OPTIONAL |= {"calibration": None, "group_names": None, "flattened": None, "unedited": None}
+OPTIONAL |= {"calibration": None, "group_names": None, "flattened": None, "unedited": None, "assignment": None}
 UNUSED = ("edits", "unedited_", "statistics")  # names of arrays that only the library reads, and checks, begin so
 TYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8", "U8": "|u1", "U16": "<u2", "I8": "|i1"}
 SUM = "crc32."  # names of checksums in the metadata begin so
@@ -45,6 +45,7 @@ TOKENIZER = {"analyzer", "binary", "lowercase", "ngram_range", "stop_words", "st
 # words, if there are several cells; words; vocabularies; tables.
 MOST_HEADER, MOST_CELLS, MOST_GROUPS, MOST_TABLE, MOST_WORDS = 1 << 22, 1 << 10, 1 << 20, 1 << 25, (1 << 31) - 1
 MOST_VOCABULARIES = MOST_TABLES = 16
+ASSIGNMENTS, MOST_NEIGHBORS = ("hard", "localized"), 1000  # how descriptors are assigned to words; most words of one
 DEEPEST, LONGEST_NAME = 64, 10_000  # lists and objects inside each other in a header; characters of a class
 # Kinds of parts of regular expressions; the most steps of a safe one at a character, and at a border of words.
 CHARACTERS, REPEATS = ("LITERAL", "NOT_LITERAL", "ANY", "IN"), ("MAX_REPEAT", "MIN_REPEAT")
@@ -88,7 +89,9 @@ class RuntimeModel:
         self.header, self.classes, self.n_groups = header, header["classes"], header["n_words"]
         self._d, self._merges = header["vocabulary_size"], tensors["merges"]
         self._sizes = header["vocabularies"] or [self._d]
-        self._words = [_Words(tensors[name]) for name in codebook_names(self._sizes) if name in tensors]
+        how = header["assignment"] or [None] * len(self._sizes)
+        named = zip(codebook_names(self._sizes), how, strict=True)
+        self._words = [_Words(tensors[name], one) for name, one in named if name in tensors]
         self._heads = {n: (tensors[f"head_{n}_coef"], tensors[f"head_{n}_intercept"]) for n in header["heads"]}
         self._weights, self._tables, self._hashes = map(tensors.get, ("word_weights", "tables", "word_hashes"))
         self._shift, self._most = tensors.get("column_shift"), header["flattened"] or self._d
@@ -247,7 +250,7 @@ class RuntimeModel:
         _check(fits, f"An item must be a tuple of {n} arrays of descriptors, one per vocabulary, and of {n} positions.")
         each = descriptors if several else (descriptors,)
         for vocabulary, given, place in zip(self._words, each, places, strict=True):
-            words, first = first_word + vocabulary.nearest(given), 0
+            (words, weights), first = vocabulary.assigned(given), 0
             for rows, columns in self.header["pyramid"]:
                 cell = np.full(len(words), first)
                 if rows * columns > 1 and len(words):
@@ -256,7 +259,8 @@ class RuntimeModel:
                     _check(sound, f"The pyramid needs positions in [0, 1] of shape ({len(words)}, 2).")
                     cell += np.minimum((at[:, 1] * np.float32(rows)).astype(np.intp), rows - 1) * columns
                     cell += np.minimum((at[:, 0] * np.float32(columns)).astype(np.intp), columns - 1)
-                counts += np.bincount(cell * self._d + words, minlength=len(counts))
+                columns_of = (cell * self._d + first_word)[:, np.newaxis] + words
+                counts += np.bincount(columns_of.ravel(), weights.ravel(), minlength=len(counts))
                 first += rows * columns
             first_word += vocabulary.n_words
         return counts
@@ -301,24 +305,41 @@ class RuntimeModel:
 
 
 class _Words:
-    """A codebook, in the form in which nearest words are found fast."""
+    """A codebook, in the form in which near words are found fast, and how descriptors are assigned to words."""
 
-    def __init__(self, codebook: np.ndarray) -> None:
+    def __init__(self, codebook: np.ndarray, how: dict[str, Any] | None = None) -> None:
         self.n_words, self._width = codebook.shape
+        self._how, self._codebook = how or {"name": "hard", "weighted": False}, codebook
         self._mean = codebook.mean(axis=0, dtype=np.float64).astype(np.float32)
         shifted = codebook - self._mean  # so that words far from the origin lose no digits
         self._norms, self._factors = np.einsum("ij,ij->i", shifted, shifted), -2 * shifted.T
 
-    def nearest(self, descriptors: Any) -> np.ndarray:
-        """Return the nearest word of each descriptor."""
+    def assigned(self, descriptors: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return the words that each descriptor is assigned to, and their weights, both of shape (M, k)."""
         values = np.asarray(descriptors, np.float32)
         sound = values.ndim == 2 and values.shape[1] == self._width and np.all(np.abs(values) < LARGEST)
         _check(sound, f"Descriptors must be numbers below {LARGEST:g} of shape (M, {self._width}); got {values.shape}.")
-        words = np.empty(len(values), np.intp)
+        lengths = np.linalg.norm(values.astype(np.float64), axis=1)[:, np.newaxis]
+        if self._how["weighted"]:
+            values = (values / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)
+        k = 1 if self._how["name"] == "hard" else min(self._how["n_neighbors"], self.n_words)
+        words = np.empty((len(values), k), np.intp)
         for start in range(0, len(values), BLOCK_ROWS):
             block = slice(start, start + BLOCK_ROWS)
-            words[block] = np.argmin((values[block] - self._mean) @ self._factors + self._norms, axis=1)
-        return words
+            distances = (values[block] - self._mean) @ self._factors + self._norms
+            if k == 1:
+                words[block, 0] = np.argmin(distances, axis=1)
+            else:
+                words[block] = np.argpartition(distances, k - 1, axis=1)[:, :k]
+        if self._how["name"] == "hard":
+            return words, np.ones(words.shape)
+        weights = np.empty(words.shape)
+        for place in range(k):
+            differences = values.astype(np.float64) - self._codebook[words[:, place]]
+            weights[:, place] = np.einsum("ij,ij->i", differences, differences)
+        weights = np.exp(-self._how["sharpness"] * (weights - weights.min(axis=1, keepdims=True, initial=np.inf)))
+        weights /= weights.sum(axis=1, keepdims=True)
+        return words, weights * lengths**2 if self._how["weighted"] else weights
 
 
 def hash_words(words: Any) -> np.ndarray:
@@ -500,6 +521,26 @@ def codebook_names(vocabularies: Any) -> list[str]:
     return ["codebook", *(f"codebook_{k}" for k in range(1, len(vocabularies or [0])))]
 
 
+def assignment_fault(entry: Any) -> str:
+    """Return what is wrong with how descriptors are assigned to words; "" if nothing is."""
+    names = ("name", "n_neighbors", "sharpness", "weighted")
+    if not isinstance(entry, dict) or set(entry) != set(names):
+        return f"has {', '.join(names)}; got {entry!r:.100}."
+    name, n, sharpness, weighted = (entry[key] for key in names)
+    if not isinstance(name, str) or name not in ASSIGNMENTS:
+        return f"must be one of {', '.join(ASSIGNMENTS)}; got {name!r:.100}."
+    if not _is_count(n, 1, MOST_NEIGHBORS):
+        return f"must have n_neighbors from 1 to {MOST_NEIGHBORS}; got {n!r:.100}."
+    number = isinstance(sharpness, (int, float)) and not isinstance(sharpness, bool)
+    if not number or not 0 < sharpness < LARGEST:
+        return f"must have a sharpness above 0 and below {LARGEST:g}; got {sharpness!r:.100}."
+    if not isinstance(weighted, bool):
+        return f"must have weighted true or false; got {weighted!r:.100}."
+    if name == "hard" and (n, sharpness, weighted) != (1, 1.0, False):
+        return "called hard has one neighbour, sharpness 1 and no weights."
+    return ""
+
+
 def name_of(source: Any) -> str:
     """Return the name of the source of a model, for errors."""
     return os.fspath(source) if isinstance(source, (str, os.PathLike)) else "The model in memory"
@@ -616,6 +657,13 @@ def _check_layout(header: dict[str, Any], forms: dict[str, tuple[str, tuple[int,
     parts = header["vocabularies"]
     counts = isinstance(parts, list) and 1 < len(parts) <= MOST_VOCABULARIES and all(_is_count(n, 1) for n in parts)
     _check(parts is None or (counts and sum(parts) == d), f"its vocabularies of {d} words cannot be {parts!r:.100}.")
+    how = header["assignment"]
+    if how is not None:
+        _check(isinstance(how, list) and len(how) == len(parts or [d]), f"its assignment cannot be {how!r:.200}.")
+        fault = next(filter(None, map(assignment_fault, how)), "")
+        _check(
+            not fault and "codebook" in forms, f"its assignment {fault or 'is for codebooks, of which it has none.'}"
+        )
     pairs = all(isinstance(grid, list) and len(grid) == 2 and all(_is_count(k, 1) for k in grid) for grid in grids)
     cells = sum(rows * columns for rows, columns in grids) if pairs else 0
     seen = "codebook" in forms and 1 < cells <= min(MOST_CELLS, MOST_TABLE // d)

@@ -28,7 +28,7 @@ def few(monkeypatch):
 
 
 def vectorizer():
-    return make_vectorizer(OPTIONS, "images", has_classes=True)
+    return make_vectorizer(OPTIONS, "images", n_classes=2)
 
 
 def assert_equal(one, other):

@@ -358,11 +358,13 @@ def test_samples_are_the_words_of_the_descriptors(image_folder):
     fit = run_fit(image_folder, FitOptions(**IMAGES))
     assert sorted(fit.data.samples) == list(range(12))
     for row, sample in fit.data.samples.items():
-        counts = np.bincount(sample.words, minlength=12)
+        words = sample.words[:, 0]
+        assert sample.words.shape == sample.weights.shape == (len(words), 1)
+        counts = np.bincount(words, sample.weights[:, 0], minlength=12)
         np.testing.assert_array_equal(counts, fit.data.histograms[[row]].toarray().ravel())
         values, positions = fit.model.descriptor.describe(fit.data.collection[row].load())
         np.testing.assert_array_equal(sample.positions, positions)
-        np.testing.assert_allclose(sample.distances, np.linalg.norm(values - fit.model.codebook[sample.words], axis=1))
+        np.testing.assert_allclose(sample.distances, np.linalg.norm(values - fit.model.codebook[words], axis=1))
 
 
 def test_fit_model_returns_the_model_of_a_fit(image_folder, tmp_path):

@@ -110,6 +110,22 @@ def nearest_few(distances, words, found):
 
 
 @njit(cache=True, nogil=True)
+def exact_few(values, codebook, words, found):
+    """``found = ((values[:, None] - codebook[words]) ** 2).sum(axis=2)`` in float64, in the order of the numbers.
+
+    Cost O(n k D).
+    """
+    for i in range(words.shape[0]):
+        for p in range(words.shape[1]):
+            word = words[i, p]
+            total = 0.0
+            for j in range(values.shape[1]):
+                difference = np.float64(values[i, j]) - np.float64(codebook[word, j])
+                total += difference * difference
+            found[i, p] = total
+
+
+@njit(cache=True, nogil=True)
 def _soft_threshold(value, threshold):
     if value > threshold:
         return value - threshold

@@ -21,7 +21,7 @@ from bagwise._utils.validation import validate_data
 from bagwise.bags import Bags
 from bagwise.codebooks.batches import batches_of_width, sample_vectors
 from bagwise.codebooks.distances import assign, distances_to
-from bagwise.codebooks.encoders import ASSIGNMENTS, Encoder, make_encoder
+from bagwise.codebooks.encoders import ASSIGNMENTS, Encoder, make_encoder, unit_vectors
 from bagwise.codebooks.encoding import POOLINGS, pooled, resolve_pooling
 from bagwise.codebooks.kmeans import kmeans_words
 from bagwise.codebooks.normalizing import normalize_rows, resolve_steps
@@ -60,6 +60,10 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
         See above. Defaults suit vectors of length 1.
     n_neighbors : int, default=5
         See above.
+    weighted : bool, default=False
+        Whether vectors count as much as the squares of their lengths |x|. Words are learned from vectors of length 1,
+        ``x / |x|`` is assigned to them, and its codes are multiplied by ``|x|²``. For "localized" alone, and meant for
+        activations of networks: see `NetworkFeatures`.
     pooling : {"auto", "sum", "mean", "max"}, default="auto"
         Over the vectors of a bag. "mean" divides by the number of vectors in the bag, in cells as well. "auto" is
         "sum" for "hard" and "vlad", "mean" for "soft", "max" for "localized" and "sparse".
@@ -139,6 +143,7 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
         "sharpness": [Interval(Real, 0, None, closed="neither")],
         "penalty": [Interval(Real, 0, None, closed="neither")],
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
+        "weighted": ["boolean"],
         "pooling": [StrOptions({"auto", *POOLINGS})],
         "pyramid": [Interval(Integral, 1, None, closed="left"), "array-like", None],
         "normalize": [str, "array-like", None],
@@ -160,6 +165,7 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
         sharpness: float = 10.0,
         penalty: float = 0.15,
         n_neighbors: int = 5,
+        weighted: bool = False,
         pooling: str = "auto",
         pyramid: int | Sequence[tuple[int, int]] | None = None,
         normalize: str | Sequence[str] | None = "auto",
@@ -177,6 +183,7 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
         self.sharpness = sharpness
         self.penalty = penalty
         self.n_neighbors = n_neighbors
+        self.weighted = weighted
         self.pooling = pooling
         self.pyramid = pyramid
         self.normalize = normalize
@@ -204,8 +211,13 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
         """
         grids = resolve_pyramid(self.pyramid)
         self._steps()
+        if self.weighted and self.assignment != "localized":
+            raise BagwiseError(
+                f"weighted=True is for assignment='localized', got {self.assignment!r}. Set weighted=False."
+            )
         random = generator(self.random_state)
         vectors, n_bags, n_rows = sample_vectors(X, self.n_samples, random)
+        vectors = self._compared(vectors)
         found = kmeans_words(
             vectors,
             self.n_words,
@@ -272,7 +284,7 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
         xp = device_module(self.device)
         table, n_threads = distances_to(to_device(self.codebook_, xp)), number_of_threads(self.n_jobs)
         found = (
-            (to_host(assign(to_device(batch.values, xp), table, n_threads)[0]), batch.offsets)
+            (to_host(assign(to_device(self._compared(batch.values), xp), table, n_threads)[0]), batch.offsets)
             for batch in self._batches(X)
         )
         return [one for words, offsets in found for one in np.split(words, offsets[1:-1])[: len(offsets) - 1]]
@@ -307,7 +319,14 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
             n_neighbors=self.n_neighbors,
             sharpness=self.sharpness,
             penalty=self.penalty,
+            weighted=self.weighted,
         )
+
+    def _compared(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return vectors as they are compared with words."""
+        if not self.weighted:
+            return values
+        return unit_vectors(values, values.dtype if values.dtype == np.float64 else np.float32)[0]
 
     def _steps(self) -> tuple[str, ...]:
         if isinstance(self.normalize, str) and self.normalize == "auto":

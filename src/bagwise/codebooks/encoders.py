@@ -6,7 +6,7 @@ import inspect
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,7 +19,8 @@ from bagwise.codebooks import _kernels as kernels
 from bagwise.codebooks.distances import as_codebook, distances_to, working_values
 from bagwise.errors import BagwiseError, unknown_name
 
-__all__ = ["ASSIGNMENTS", "Encoder", "localized_codes", "make_encoder", "soft_codes", "sparse_codes"]
+__all__ = ["ASSIGNMENTS", "Assigned", "Encoder", "FewEncoder", "localized_codes", "make_encoder", "soft_codes"]
+__all__ += ["sparse_codes", "unit_vectors"]
 
 # Coordinate descent stops when no code changes by more than this, or after this many steps.
 _LASSO_TOLERANCE = 1e-6
@@ -48,16 +49,47 @@ class Encoder(ABC):
         """Yield rows (a slice) and their codes, dense or CSR, none negative."""
 
 
-class HardEncoder(Encoder):
+class Assigned(NamedTuple):
+    """The words of some vectors, the nearest first: numbers and weights of shape (n, k), and distances to the first."""
+
+    words: NDArray[np.intp]
+    weights: NDArray[Any]
+    distances: NDArray[np.float32]
+
+
+class FewEncoder(Encoder):
+    """An encoder that assigns each vector to few words."""
+
+    @abstractmethod
+    def assign(self, values: NDArray[Any]) -> Iterator[tuple[slice, Assigned]]:
+        """Yield rows and the words they are assigned to."""
+
+    def blocks(self, values: NDArray[Any]) -> Iterator[tuple[slice, Any]]:
+        """Yield rows and their codes."""
+        for rows, found in self.assign(values):
+            yield rows, _few_codes(found.words, found.weights, len(self.codebook))
+
+
+class HardEncoder(FewEncoder):
     """1 for the nearest word, 0 for all others."""
 
     pooling = "sum"
     n_entries = 1
 
+    def assign(self, values: NDArray[Any]) -> Iterator[tuple[slice, Assigned]]:
+        """Yield all rows and their words."""
+        words, weights = self._nearest(values)
+        distances = np.linalg.norm(values - self.codebook[words[:, 0]], axis=1)
+        yield slice(0, len(values)), Assigned(words, weights, distances)
+
     def blocks(self, values: NDArray[Any]) -> Iterator[tuple[slice, Any]]:
+        words, weights = self._nearest(values)  # codes need no distances
+        yield slice(0, len(values)), _few_codes(words, weights, len(self.codebook))
+
+    def _nearest(self, values: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[Any]]:
         words = np.empty((len(values), 1), np.intp)
         self.distances.nearest(values, words[:, 0])
-        yield slice(0, len(values)), _few_codes(words, np.ones(words.shape, self.codebook.dtype), len(self.codebook))
+        return words, np.ones(words.shape, self.codebook.dtype)
 
     def few(self, values: Any) -> Iterator[tuple[slice, Any, Any]]:
         """Yield rows, their words and weights, by functions of the array module of the words."""
@@ -89,45 +121,83 @@ class SoftEncoder(Encoder):
             yield rows, codes
 
 
-class LocalizedEncoder(Encoder):
-    """``exp(-sharpness |x - b|²)`` for the nearest words, divided by its sum; 0 for the others."""
+class LocalizedEncoder(FewEncoder):
+    """``exp(-sharpness |x - b|²)`` for the nearest words, divided by its sum; 0 for the others.
+
+    If `weighted`, vectors are scaled to length 1 before they are compared with words, and codes are multiplied by the
+    squares of the lengths.
+    """
 
     pooling = "max"
 
-    def __init__(self, codebook: NDArray[Any], n_neighbors: int = 5, sharpness: float = 10.0) -> None:
+    def __init__(
+        self, codebook: NDArray[Any], n_neighbors: int = 5, sharpness: float = 10.0, weighted: bool = False
+    ) -> None:
         super().__init__(codebook)
         self._n_neighbors = min(as_count(n_neighbors, "n_neighbors", least=1), len(codebook))
         self.n_entries = self._n_neighbors
         self._sharpness = codebook.dtype.type(_positive(sharpness, "sharpness"))
+        self._weighted = bool(weighted)
 
-    def blocks(self, values: NDArray[Any]) -> Iterator[tuple[slice, Any]]:
-        for rows, distances in self.distances.blocks(values):
+    def assign(self, values: NDArray[Any]) -> Iterator[tuple[slice, Assigned]]:
+        """Yield rows and their words.
+
+        Distances of the matrix product decide which words are near. Weights come from exact distances, so that they do
+        not depend on the vectors beside them in the product.
+        """
+        held, lengths = self._scaled(values)
+        for rows, distances in self.distances.blocks(held):
             words = np.empty((len(distances), self._n_neighbors), np.intp)
-            weights = np.empty(words.shape, distances.dtype)
-            kernels.nearest_few(distances, words, weights)
-            yield rows, _few_codes(words, self._weights(weights), len(self.codebook))
+            kernels.nearest_few(distances, words, np.empty(words.shape, distances.dtype))
+            exact = np.empty(words.shape)
+            kernels.exact_few(held[rows], self.codebook, words, exact)
+            nearest = np.sqrt(exact[:, 0]).astype(np.float32)
+            weights = self._weights(exact)
+            if lengths is not None:
+                weights *= lengths[rows, np.newaxis] ** 2
+            yield rows, Assigned(words, weights.astype(self.codebook.dtype), nearest)
 
     def few(self, values: Any) -> Iterator[tuple[slice, Any, Any]]:
         """Do what `HardEncoder.few` does."""
         xp = self.distances.xp
         none = xp.zeros(len(self.codebook), self.codebook.dtype)
-        for rows, distances in self.distances.blocks(values):
+        held, lengths = self._scaled(values)
+        for rows, distances in self.distances.blocks(held):
             words = xp.empty((len(distances), self._n_neighbors), np.intp)
             weights, every = xp.empty(words.shape, distances.dtype), xp.arange(len(distances))
             for k in range(self._n_neighbors):
                 words[:, k] = found = _cuda.nearest(xp, distances, none, False)[0]
                 weights[:, k] = distances[every, found]
                 distances[every, found] = np.inf
-            yield rows, words, self._weights(weights)
+            weights = self._weights(weights)
+            yield rows, words, weights if lengths is None else weights * lengths[rows, np.newaxis] ** 2
+
+    def _scaled(self, values: Any) -> tuple[Any, Any]:
+        """Return vectors of length 1 in the type of the codebook, and their lengths; or the vectors and None."""
+        if not self._weighted:
+            return values, None
+        return unit_vectors(values, self.codebook.dtype, self.distances.xp)
 
     def _weights(self, distances: Any) -> Any:
-        """Turn distances, of which the first in each row is the least, into weights, in place."""
+        """Turn squared distances, of which the first in each row is the least, into weights, in place."""
         distances -= distances[:, :1].copy()
         with np.errstate(over="ignore"):
             distances *= -self._sharpness
         np.exp(distances, out=distances)
         distances /= distances.sum(axis=1, keepdims=True)
         return distances
+
+
+def unit_vectors(values: Any, dtype: Any, xp: Any = np) -> tuple[Any, Any]:
+    """Scale vectors to length 1 and return them with their lengths, of float64; vectors of zeros stay zeros.
+
+    >>> unit_vectors(np.array([[3.0, 4.0], [0.0, 0.0]]), np.float32)
+    (array([[0.6, 0.8],
+           [0. , 0. ]], dtype=float32), array([5., 0.]))
+    """
+    held = values.astype(np.float64)
+    lengths = xp.sqrt((held * held).sum(axis=1))
+    return (held / xp.where(lengths > 0, lengths, 1.0)[:, np.newaxis]).astype(dtype), lengths
 
 
 class SparseEncoder(Encoder):
@@ -232,7 +302,9 @@ def soft_codes(values: Any, codebook: Any, bandwidth: float = 0.05) -> NDArray[A
     return codes
 
 
-def localized_codes(values: Any, codebook: Any, n_neighbors: int = 5, sharpness: float = 10.0) -> sp.csr_array:
+def localized_codes(
+    values: Any, codebook: Any, n_neighbors: int = 5, sharpness: float = 10.0, weighted: bool = False
+) -> sp.csr_array:
     """Assign each vector to its nearest words: ``u_k = exp(-sharpness |x - b_k|²)``, divided by its sum over them.
 
     Parameters
@@ -243,11 +315,14 @@ def localized_codes(values: Any, codebook: Any, n_neighbors: int = 5, sharpness:
         Number of words a vector is assigned to; ties go to the lowest index.
     sharpness : float, default=10.0
         The default suits vectors of length 1.
+    weighted : bool, default=False
+        Whether each vector counts as much as the square of its length |x|: ``x / |x|`` is assigned, and its codes are
+        multiplied by ``|x|²``. For activations of networks, see `NetworkFeatures`.
 
     Returns
     -------
     codes : CSR array of shape (M, K)
-        Rows sum to 1.
+        Rows sum to 1, or to ``|x|²``.
 
     References
     ----------
@@ -259,7 +334,7 @@ def localized_codes(values: Any, codebook: Any, n_neighbors: int = 5, sharpness:
     >>> localized_codes([[0.0]], [[0.0], [9.0], [0.5]], n_neighbors=2, sharpness=4.0).toarray().round(2)
     array([[0.73, 0.  , 0.27]])
     """
-    encoder = LocalizedEncoder(as_codebook(codebook), n_neighbors, sharpness)
+    encoder = LocalizedEncoder(as_codebook(codebook), n_neighbors, sharpness, weighted)
     return _stacked(encoder.blocks(working_values(values, encoder.codebook.shape[1])), encoder.codebook)
 
 

@@ -85,6 +85,7 @@ class KnownDescriptor:
     n_words: int | None = None  # size of the vocabulary of a descriptor that needs no codebook
     former_names: Mapping[str, str] = field(default_factory=dict)  # parameters in earlier files
     function: str | None = None  # in bagwise.descriptors.functions: what the class computes of an image
+    assignment: Mapping[str, Any] | None = None  # to words by default, as parameters of `Assignment`; None: hard
 
     @property
     def added(self) -> dict[str, Any]:

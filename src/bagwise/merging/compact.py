@@ -84,7 +84,7 @@ class CompactClassifier(FittedView, ClassifierMixin, TransformerMixin, BaseEstim
         unless it is inside a `FrozenEstimator`. None: ``LinearSVC(random_state=0)``.
     n_groups : int, default=20
         Number of groups in all tables together. If there are no more words than that, each is its own group, and the
-        answers are those of the teacher. Take at least twice the number of classes.
+        answers are those of the teacher. Take at least the number of classes.
     n_tables : int or "auto", default=1
         Number of groupings. With several, each word is in one group of every table, and its weights are the sum of
         theirs; `n_groups` are divided evenly. Useful for more than two classes, most of all on dense histograms. "auto"

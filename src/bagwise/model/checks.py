@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from bagwise._utils.checks import as_values
 from bagwise.codebooks.pyramids import n_cells, resolve_pyramid
 from bagwise.errors import BagwiseError
-from bagwise.model.parts import checked_names, checked_tokenizer, frozen
+from bagwise.model.parts import checked_assignments, checked_names, checked_tokenizer, frozen
 from bagwise.runtime import HASH_BITS, MOST_TABLE, MOST_TABLES, MOST_VOCABULARIES
 
 if TYPE_CHECKING:
@@ -129,3 +129,4 @@ def _check_codebooks(model: Model, seen: bool) -> None:
     if any(codebook.shape[1] < 1 for codebook in held):
         raise BagwiseError("Words of a codebook need at least one feature, got 0.")
     model._set(codebook=held if len(held) > 1 else held[0] if held else None)
+    model._set(assignment=checked_assignments(model.assignment, len(held)))

@@ -85,10 +85,10 @@ class Column(NamedTuple):
 class Explanation:
     """Why an item gets its class. Made by `Model.explain`.
 
-    The score of a class is its intercept plus the contributions of all groups: weight of the group times its feature,
-    summed over the cells of a pyramid. The contribution of a group is divided among its words in the item in proportion
-    to their weighted counts, and that of a word evenly among its places. The methods take the name or the number of a
-    class; None is the predicted one.
+    The score of a class is its intercept plus the contributions of all groups: weight of the group times its
+    feature, summed over the cells of a pyramid. The contribution of a group is divided among its words in the item
+    in proportion to their weighted counts, and that of a word among its places, in proportion to what each counts
+    for it. The methods take the name or the number of a class; None is the predicted one.
 
     Parameters
     ----------
@@ -409,17 +409,20 @@ class _Image:
     size: tuple[int, int]  # height and width in pixels
 
     def places(self, terms: _Terms, contributions: NDArray[np.float64]) -> list[Patch]:
-        words, positions = self.sample.words, self.sample.positions
+        words, shares, _, positions = self.sample
         if positions is None:
             return []
         model, (height, width) = self.model, self.size
         d = model.hierarchy.n_words
         cells = cell_numbers(positions, len(words), model.pyramid)
-        columns = cells * d + words[:, np.newaxis]
+        # of each descriptor, grid, and word
+        columns = cells[:, :, np.newaxis] * d + words[:, np.newaxis]
+        parts = np.broadcast_to(shares[:, np.newaxis], columns.shape).astype(np.float64)
         sums = np.bincount(terms.cells * d + terms.words, contributions, model.n_cells * d)
-        counts = np.bincount(columns.ravel(), minlength=len(sums))
-        weights = (sums / np.maximum(counts, 1))[columns].sum(axis=1)
-        vocabulary_of = np.searchsorted(np.cumsum(model.vocabularies), words, side="right")
+        counts = np.bincount(columns.ravel(), parts.ravel(), len(sums))
+        per_count = np.divide(sums, counts, out=np.zeros(len(sums)), where=counts > 0)
+        weights = (per_count[columns] * parts).sum(axis=(1, 2))
+        vocabulary_of = np.searchsorted(np.cumsum(model.vocabularies), words[:, 0], side="right")
         of_each = np.bincount(vocabulary_of, minlength=len(model.vocabularies))
         sides = _sides(model, of_each, height, width)
         corners = positions * (width, height) - sides[:, np.newaxis] / 2

@@ -20,7 +20,7 @@ from bagwise.merging.group_statistics import GroupStatistics
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.model.compact import encoded_rows, encoded_weights, groups_of
 from bagwise.model.editing import MOST_BYTES, Unedited
-from bagwise.model.parts import DescriptorRecord, Head, PathErrors
+from bagwise.model.parts import HARD, DescriptorRecord, Head, PathErrors
 from bagwise.runtime import (
     HASH_BITS,
     KIND,
@@ -259,6 +259,7 @@ def _optional(model: Any) -> dict[str, Any]:
         "group_names": _by_text(model.given_names),
         "flattened": model.flattened,
         "unedited": unedited,
+        "assignment": [one.to_dict() for one in model.assignment] if set(model.assignment) - {HARD} else None,
     }
 
 
@@ -289,6 +290,7 @@ def _parameters(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dic
         "n_groups": header["n_words"],
         "descriptor": descriptor,
         "codebook": [tensors[name] for name in codebook_names(header["vocabularies"]) if name in tensors] or None,
+        "assignment": header["assignment"],
         "word_names": PackedStrings(tensors["names"], tensors["name_offsets"]).tolist() if "names" in tensors else None,
         "word_hashes": tensors.get("word_hashes"),
         "word_totals": tensors.get("word_totals"),

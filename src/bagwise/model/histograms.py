@@ -21,12 +21,14 @@ __all__ = ["Histograms", "WordSample", "as_histograms"]
 
 
 class WordSample(NamedTuple):
-    """The descriptors of one item: nearest words, distances to them, and positions in the unit square.
+    """The descriptors of one item: their words, distances to the nearest, and positions in the unit square.
 
-    With several vocabularies, those of the first come first.
+    Words and their weights have shape (n, k), the nearest word first; where descriptors are assigned to fewer than k
+    words, the others have no weight. With several vocabularies, descriptors of the first come first.
     """
 
     words: NDArray[np.intp]
+    weights: NDArray[np.float32]
     distances: NDArray[np.float32]
     positions: NDArray[np.float32] | None
 

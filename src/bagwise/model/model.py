@@ -28,6 +28,7 @@ from bagwise.model.display import ModelViews
 from bagwise.model.editing import Unedited, apply_edits, check_edits, rename_edits, undo_edits
 from bagwise.model.groups import Group, checked_group_names, describe_groups, moved_names, name_model_groups
 from bagwise.model.parts import (
+    Assignment,
     DescriptorRecord,
     Head,
     LazyDescriptor,
@@ -54,8 +55,9 @@ __all__ = ["Head", "Model", "PathErrors"]
 class Model(SmallForms, ModelViews):
     """A fitted model: it turns items into features of word groups, and features into classes.
 
-    1. Count the words of an item over the full vocabulary of d words. Descriptors of images and videos count for their
-       nearest word in the codebook, in each cell of the pyramid; the columns of a table are words.
+    1. Count the words of an item over the full vocabulary of d words. Descriptors of images and videos count for
+       their nearest word in the codebook, or in parts for several near words (`assignment`), in each cell of the
+       pyramid; the columns of a table are words.
     2. Weight words: a term function, a weight per word, and a norm over all words, see `WordWeighting`. By default
        counts stay as they are.
     3. Sum the words of each group. The hierarchy is cut at `n_groups`; all cells have the same groups.
@@ -78,6 +80,8 @@ class Model(SmallForms, ModelViews):
     codebook : array-like of shape (d, D), or list of such, default=None
         For images and videos, stored as float32. None only if the descriptor counts words itself, as `LBPD5` does. A
         list has one codebook per vocabulary, d words together; the attribute is a tuple then.
+    assignment : Assignment, or one per codebook, default=None
+        How descriptors are assigned to words; None: to the nearest. The attribute is a tuple, one per codebook.
     word_names : sequence of str, default=None
         The vocabulary of texts, or the names of the columns of a table.
     word_hashes : array-like of shape (d,), default=None
@@ -169,6 +173,7 @@ class Model(SmallForms, ModelViews):
     n_groups: int
     descriptor: LazyDescriptor = LazyDescriptor()  # noqa: RUF009 - it has no state
     codebook: NDArray[np.float32] | tuple[NDArray[np.float32], ...] | None = None
+    assignment: tuple[Assignment, ...] | None = None
     word_names: tuple[str, ...] | None = None
     word_hashes: NDArray[np.uint32] | None = None
     word_totals: NDArray[np.float64] | None = None
@@ -300,7 +305,8 @@ class Model(SmallForms, ModelViews):
         if self.modality == "table":
             return TableVectorizer(n_words, self.word_names)
         descriptors = self.__dict__["_descriptors"]  # those that are records are not built here
-        return VisualVectorizer(self.modality, descriptors, self.codebooks, self.pyramid, n_words=[n_words])
+        how: dict[str, Any] = {"n_words": [n_words], "assignments": self.assignment}
+        return VisualVectorizer(self.modality, descriptors, self.codebooks, self.pyramid, **how)
 
     def histograms(self, X: Any, *, n_jobs: int | None = None) -> Any:
         """Count the words of items, over the full vocabulary.

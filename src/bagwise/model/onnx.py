@@ -169,23 +169,36 @@ def _add_descriptors(graph: _Graph, model: Model) -> str:
     d, first_word = model.hierarchy.n_words, 0
     first_cells = np.cumsum([0, *(rows * columns for rows, columns in model.pyramid[:-1])])[np.newaxis]
     counts = graph.constant(np.zeros((1, model.n_cells * d), np.float32))
-    for number, codebook in enumerate(model.codebooks):
+    for number, (codebook, how) in enumerate(zip(model.codebooks, model.assignment or (), strict=True)):
         suffix = f"_{number}" if number else ""
         mean = codebook.mean(axis=0, dtype=np.float64).astype(np.float32)
         words = codebook - mean  # centred, to keep digits of words far from the origin
         descriptors = graph.input(f"descriptors{suffix}", [f"M{suffix}", words.shape[1]])
+        lengths = graph.add("ReduceL2", descriptors, graph.constant(np.array([1]))) if how.weighted else ""
+        if lengths:
+            one, some = graph.constant(np.float32(1)), graph.add("Greater", lengths, graph.constant(np.float32(0)))
+            descriptors = graph.add("Div", descriptors, graph.add("Where", some, lengths, one))
         shifted = graph.add("Sub", descriptors, graph.constant(mean))
         products = graph.add("MatMul", shifted, graph.constant(-2 * words.T))
         # |x - w|² - |x|², where |x|² is the same for all words
         distances = graph.add("Add", products, graph.constant(np.einsum("ij,ij->i", words, words)))
-        nearest = graph.add("ArgMin", distances, axis=1, keepdims=1)
-        columns = graph.add("Add", nearest, graph.constant(first_cells * d + first_word))
+        n_near = 1 if how.name == "hard" else min(how.n_neighbors, len(codebook))
+        near, words_of = graph.add_several("TopK", 2, distances, graph.constant(np.array([n_near])), axis=1, largest=0)
+        sharpness = graph.constant(np.float32(-how.sharpness))
+        weights = graph.add("Softmax", graph.add("Mul", near, sharpness), axis=1)
+        if lengths:
+            weights = graph.add("Mul", weights, graph.add("Mul", lengths, lengths))
+        # of each descriptor, grid and word
+        third, second = graph.constant(np.array([2])), graph.constant(np.array([1]))
+        columns = graph.add("Unsqueeze", graph.constant(first_cells * d + first_word), third)
         if any(grid != (1, 1) for grid in model.pyramid):
             cells = graph.add("Mul", _add_places(graph, model, suffix), graph.constant(np.array(d)))
-            columns = graph.add("Add", columns, cells)
+            columns = graph.add("Add", columns, graph.add("Unsqueeze", cells, third))
+        columns = graph.add("Add", columns, graph.add("Unsqueeze", words_of, second))
         row = graph.add("Reshape", columns, graph.constant(np.array([1, -1])))
-        ones = graph.add("ConstantOfShape", graph.add("Shape", row), value=graph.value(1.0))
-        counts = _add_scattered(graph, counts, row, ones)
+        parts = graph.add("Expand", graph.add("Unsqueeze", weights, second), graph.add("Shape", columns))
+        parts = graph.add("Reshape", parts, graph.constant(np.array([1, -1])))
+        counts = _add_scattered(graph, counts, row, parts)
         first_word += len(codebook)
     return counts
 
@@ -250,15 +263,17 @@ class _Graph:
         self._constants.append(self._onnx.numpy_helper.from_array(np.ascontiguousarray(array), name))
         return name
 
-    def value(self, number: float) -> Any:
-        """Return a number as the value of an attribute."""
-        return self._onnx.numpy_helper.from_array(np.array([number], np.float32))
-
     def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
         """Add a node with one output, and return the name of the output."""
         name = f"{operator.lower()}_{len(self._nodes)}"
         self._nodes.append(self._onnx.helper.make_node(operator, inputs, [name], **attributes))
         return name
+
+    def add_several(self, operator: str, n: int, *inputs: str, **attributes: Any) -> list[str]:
+        """Add a node with n outputs, and return their names."""
+        names = [f"{operator.lower()}_{len(self._nodes)}_{k}" for k in range(n)]
+        self._nodes.append(self._onnx.helper.make_node(operator, inputs, names, **attributes))
+        return names
 
     def cast(self, value: str, kind: str) -> str:
         """Change the type of a value."""

@@ -18,13 +18,16 @@ from bagwise._utils.checks import as_count, as_values
 from bagwise.descriptors.registry import DESCRIPTORS, KnownDescriptor
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.merging.sizes import choose_size
-from bagwise.runtime import LARGEST
+from bagwise.runtime import LARGEST, assignment_fault
 
 __all__ = [
+    "HARD",
+    "Assignment",
     "DescriptorRecord",
     "Head",
     "LazyDescriptor",
     "PathErrors",
+    "checked_assignments",
     "checked_calibration",
     "checked_names",
     "checked_tokenizer",
@@ -272,6 +275,88 @@ _TOKENIZER = {
     "strip_accents": (lambda value: value in ("ascii", "unicode", None), "null, 'ascii' or 'unicode'"),
     "token_pattern": (_is_pattern, f"a regular expression with at most {_LONGEST_PATTERN} characters and one group"),
 }
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """How the descriptors of a vocabulary are assigned to its words.
+
+    Parameters
+    ----------
+    name : {"hard", "localized"}, default="hard"
+        To the nearest word, or to several near words, see `BagOfFeatures`. Codes are added up.
+    n_neighbors : int, default=1
+        Near words of each descriptor; 1 for "hard".
+    sharpness : float, default=1.0
+        Of "localized"; 1.0 for "hard".
+    weighted : bool, default=False
+        Whether descriptors are compared at length 1 and count as much as the squares of their lengths.
+
+    Examples
+    --------
+    >>> from bagwise.model import Assignment
+    >>> Assignment("localized", n_neighbors=10, sharpness=5.0, weighted=True).to_dict()
+    {'name': 'localized', 'n_neighbors': 10, 'sharpness': 5.0, 'weighted': True}
+    """
+
+    name: str = "hard"
+    n_neighbors: int = 1
+    sharpness: float = 1.0
+    weighted: bool = False
+
+    def __post_init__(self) -> None:
+        reason = assignment_fault(self.to_dict())
+        if reason:
+            raise BagwiseError(f"An assignment of words {reason}")
+        object.__setattr__(self, "sharpness", float(self.sharpness))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the parameters as JSON values."""
+        return {
+            "name": self.name,
+            "n_neighbors": self.n_neighbors,
+            "sharpness": self.sharpness,
+            "weighted": self.weighted,
+        }
+
+    def encoder(self, codebook: NDArray[Any]) -> Any:
+        """Return what assigns descriptors to the words of a codebook."""
+        from bagwise.codebooks.encoders import HardEncoder, LocalizedEncoder  # deferred: texts do without numba
+
+        if self.name == "hard":
+            return HardEncoder(codebook)
+        return LocalizedEncoder(codebook, self.n_neighbors, self.sharpness, self.weighted)
+
+    def compared(self, vectors: NDArray[Any]) -> NDArray[Any]:
+        """Return descriptors as they are compared with words."""
+        if not self.weighted:
+            return vectors
+        from bagwise.codebooks.encoders import unit_vectors
+
+        return unit_vectors(vectors, np.float32)[0]
+
+
+HARD = Assignment()
+
+
+def checked_assignments(given: Any, n_codebooks: int) -> tuple[Assignment, ...]:
+    """Return the assignment of each vocabulary; None: the nearest word for all."""
+    if given is None:
+        return (HARD,) * n_codebooks
+    some = [given] if isinstance(given, (Assignment, Mapping)) else list(given)
+    if len(some) != n_codebooks:
+        raise BagwiseError(f"{n_codebooks} codebooks need as many assignments, got {len(some)}.")
+    found = []
+    for one in some:
+        if isinstance(one, Mapping):
+            reason = assignment_fault(dict(one))
+            if reason:
+                raise BagwiseError(f"An assignment of words {reason}")
+            one = Assignment(**one)
+        if not isinstance(one, Assignment):
+            raise BagwiseError(f"An assignment of words must be an Assignment or a mapping, got {one!r:.100}.")
+        found.append(one)
+    return tuple(found)
 
 
 @dataclass(frozen=True)

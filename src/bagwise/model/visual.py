@@ -27,7 +27,7 @@ from bagwise.codebooks.pyramids import n_cells
 from bagwise.descriptors.describing import Describer, describe_items
 from bagwise.errors import BagwiseError
 from bagwise.model.histograms import Histograms, WordSample, as_histograms
-from bagwise.model.parts import DescriptorRecord, LazyDescriptor
+from bagwise.model.parts import HARD, Assignment, DescriptorRecord, LazyDescriptor
 from bagwise.model.vectorizers import Part, Run, Vectorizer, digest_of
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import ItemIterator, NothingReadError, Skipped
@@ -47,7 +47,7 @@ class _TooFew(Exception):
 
 
 class VisualVectorizer(Vectorizer):
-    """Count visual words: describe images or videos, and find the nearest words of the descriptors.
+    """Count visual words: describe images or videos, and assign the descriptors to words.
 
     Words are learned from at most 5000 images, or 500 videos, of a collection, chosen by hashes of their ids, or from
     all if these have fewer than 100,000 descriptors.
@@ -69,6 +69,7 @@ class VisualVectorizer(Vectorizer):
         pyramid: tuple[tuple[int, int], ...] = ((1, 1),),
         *,
         n_words: Sequence[int] = (1000,),
+        assignments: Sequence[Assignment] | None = None,
         random_state: Any = 0,
         memory_limit: int | float | str | None = None,
         fewer: bool = False,
@@ -79,6 +80,7 @@ class VisualVectorizer(Vectorizer):
         self.pyramid = pyramid
         self._asked = tuple(map(len, codebooks)) or tuple(n_words)
         self.vocabularies = self._asked
+        self.assignments = tuple(assignments or (HARD,) * len(self._asked))
         self.n_words = sum(self.vocabularies)
         self.fewer = fewer
         self.random_state = random_state
@@ -96,6 +98,7 @@ class VisualVectorizer(Vectorizer):
             "pyramid": self.pyramid,
             "random_state": int(self.random_state),
             **({"fewer": True} if self.fewer else {}),
+            "assignments": [one.to_dict() for one in self.assignments],
         }
 
     def _learned(self) -> dict[str, NDArray[Any]]:
@@ -113,9 +116,7 @@ class VisualVectorizer(Vectorizer):
 
     @cached_property
     def _encoders(self) -> list[Any]:
-        from bagwise.codebooks.encoders import HardEncoder  # deferred, as all that needs numba: texts do without
-
-        return [HardEncoder(codebook) for codebook in self.codebooks]
+        return [how.encoder(words) for how, words in zip(self.assignments, self.codebooks, strict=True)]
 
     def items_to_learn_from(self, X: Any) -> NDArray[np.intp] | None:
         """Choose the items of a collection that words are learned from, ascending; None: all."""
@@ -264,9 +265,11 @@ class VisualVectorizer(Vectorizer):
         `chosen` are the items of a collection that the vectors are of.
         """
         steps, settings, size = run.steps, None if data is None else self._settings(), self._asked[k]
+        vectors = self.assignments[k].compared(vectors)
         if steps is not None and settings is not None:
             settings = {
                 "descriptor": settings["descriptors"][k],
+                "weighted": self.assignments[k].weighted,
                 "n_words": size,
                 "random_state": settings["random_state"],
                 "fewer": self.fewer,
@@ -367,7 +370,8 @@ class VisualVectorizer(Vectorizer):
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters of `Model` that describe the fitted vectorizer."""
-        return {"descriptor": self.descriptor, "codebook": self.codebooks or None, "pyramid": self.pyramid}
+        words = {"codebook": self.codebooks or None, "assignment": self.assignments if self.codebooks else None}
+        return {"descriptor": self.descriptor, "pyramid": self.pyramid, **words}
 
 
 class _Counting:
@@ -378,11 +382,6 @@ class _Counting:
         self._n_threads = number_of_threads(run.n_jobs)
         self._kept = kept  # grows while items are described
         self._wanted = wanted if vectorizer.codebooks else set()
-        self._tables: list[Any] = []
-        if self._wanted:
-            from bagwise.codebooks.distances import WordDistances
-
-            self._tables = [WordDistances(codebook) for codebook in vectorizer.codebooks]
         self._samples: dict[int, WordSample] = {}
         self._parts: list[Any] = []
         self.n_rows = 0
@@ -407,17 +406,20 @@ class _Counting:
         self.n_rows += part.shape[0]
 
     def _sample(self, batch: tuple[Bags, ...], k: int) -> None:
-        from bagwise.codebooks.distances import assign
+        from bagwise._utils.threads import one_blas_thread
 
-        first, words, distances, positions = 0, [], [], []
-        for bags, table, codebook in zip(batch, self._tables, self._vectorizer.codebooks, strict=True):
-            nearest, _ = assign(bags[k], table, 1)
-            words.append(first + nearest)
-            distances.append(np.linalg.norm(bags[k] - codebook[nearest], axis=1))
-            positions += [] if bags.positions is None else [bags.positions_of(k)]
-            first += len(codebook)
+        first, found, positions = 0, [], []
+        most = max(encoder.n_entries for encoder in self._vectorizer._encoders)
+        with one_blas_thread():
+            for bags, encoder in zip(batch, self._vectorizer._encoders, strict=True):
+                for _, (words, weights, distances) in encoder.assign(bags[k]):
+                    more = ((0, 0), (0, most - words.shape[1]))  # words of no weight, so that all have as many
+                    found.append((first + np.pad(words, more, "edge"), np.pad(weights, more), distances))
+                positions += [] if bags.positions is None else [bags.positions_of(k)]
+                first += len(encoder.codebook)
+        words, weights, distances = map(np.concatenate, zip(*found, strict=True))
         places = np.concatenate(positions) if len(positions) == len(batch) else None
-        self._samples[self.n_rows + k] = WordSample(np.concatenate(words), np.concatenate(distances), places)
+        self._samples[self.n_rows + k] = WordSample(words, weights, distances, places)
 
     def histograms(self, skipped: Sequence[Skipped]) -> Histograms:
         """Return the histograms of all batches."""

@@ -17,7 +17,7 @@ from bagwise.codebooks.normalizing import WordWeighting
 from bagwise.distributed.executors import executor_of
 from bagwise.errors import OptionError
 from bagwise.merging.hierarchy import Hierarchy
-from bagwise.model import Head, Model
+from bagwise.model import Head, Model, PathErrors
 from bagwise.model.vectorizers import Progress, no_progress
 from bagwise.sources.collection import Collection
 from bagwise.training.baselines import measure_baselines
@@ -166,7 +166,7 @@ def fit_model(
         Number of groups. "auto": the smallest number whose error in cross-validation is within one standard error of
         the best; 50 if there is no cross-validation.
     criterion : str, default="auto"
-        A name from `bagwise.criteria`. "auto": "classifier" if there are at least twice as many groups as classes, or
+        A name from `bagwise.criteria`. "auto": "classifier" if there are at least as many groups as classes, or
         their number is chosen by cross-validation; with fewer groups or a pyramid "csm" for two classes of images or
         videos, "aib" for others and for measurements; without classes "mmi", or "lpp" if that would take too long.
     client : distributed.Client, default=None
@@ -235,7 +235,7 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
     if method.scaling is not None:
         log.notes.append(f"The {method.scaling}.")
     weighting = choose_weighting(method, data.whole(), None if facts is None else facts.idf)
-    sizes = sizes_of(data.n_words, options)
+    sizes = sizes_of(data.n_words, options, method, len(classes))
     statistics = None
     if method.n_tables == 1:
         with log.timed("merging"):
@@ -256,8 +256,10 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
     elif path is not None:
         n_groups = path.one_se
     else:
-        n_groups = min(DEFAULT_GROUPS, data.n_words)
+        n_groups = min(max(DEFAULT_GROUPS, len(classes)), data.n_words)
         log.notes.append(f"There are {n_groups} groups by default; only cross-validation can choose their number.")
+    if n_groups < len(classes):
+        log.notes.append(_fewer_than_classes(n_groups, len(classes), method, path))
     tables = None
     if method.n_tables > 1:
         with log.timed("merging"):
@@ -298,6 +300,16 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
     notes = (*prepared.found, *log.notes, *([] if unequal is None else [unequal]))
     cached = () if prepared.steps is None else tuple(prepared.steps.used)
     return Fit(model, data, codes, held_out, top, prepared.test, dict(log.timings), notes, cached)
+
+
+def _fewer_than_classes(n_groups: int, n_classes: int, method: Method, path: PathErrors | None) -> str:
+    """Say what fewer groups than classes cost, where that was measured."""
+    note = f"{n_groups} groups are fewer than the {n_classes} classes, so words were merged by {method.criterion}"
+    if path is None:
+        return f"{note}. Groups as many as classes, or more, tell classes apart better."
+    found = dict(zip(path.sizes, path.errors, strict=True))
+    enough = min(size for size in path.sizes if size >= min(n_classes, path.sizes[-1]))
+    return f"{note}: an error of {found[n_groups]:.1%} in cross-validation, {found[enough]:.1%} with {enough} groups."
 
 
 def _merged_on_sample(method: Method, data: WordData, codes: NDArray[np.int64] | None, options: FitOptions) -> str:

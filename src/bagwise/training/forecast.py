@@ -102,7 +102,7 @@ def sample_texts(collection: Collection, options: FitOptions, has_classes: bool)
     n = len(collection)
 
     def count(indices: NDArray[np.intp]) -> tuple[Any, Any, float]:
-        vectorizer = make_vectorizer(options, "texts", has_classes=has_classes)
+        vectorizer = make_vectorizer(options, "texts", n_classes=2 * has_classes)
         started = time.perf_counter()
         found = vectorizer.fit_transform(collection[indices], on_error=options.on_error)
         return vectorizer, found, time.perf_counter() - started
@@ -415,7 +415,7 @@ def _part_of(
     method = choose_method(changed, modality, n_classes, tuple(sizes))
     method = adapt_to_size(method, changed, n_items, sample.n_words)
     method = adapt_to_table(method, data.whole(), modality, changed)
-    return _Part(data, labels, changed, method, sizes_of(d, changed))
+    return _Part(data, labels, changed, method, sizes_of(d, changed, method, n_classes))
 
 
 def _rows(n_items: int, codes: NDArray[np.int64] | None, n_rows: int, random: np.random.Generator) -> NDArray[np.intp]:

@@ -203,7 +203,8 @@ def typical_patches(
     sides = [patch_side(record) for record in model.descriptor_records] or [DEFAULT_SIDE] * len(model.vocabularies)
     vocabulary_of = np.repeat(np.arange(len(sides)), model.vocabularies)
     found: dict[int, list[list[tuple[float, int, NDArray[Any]]]]] = {group: [[] for _ in sides] for group in wanted}
-    for number, (words, distances, positions) in samples.items():
+    for number, sample in samples.items():
+        words, distances, positions = sample.words[:, 0], sample.distances, sample.positions
         if positions is None or not len(words):
             continue
         try:

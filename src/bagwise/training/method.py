@@ -182,9 +182,9 @@ def choose_method(options: FitOptions, modality: str, n_classes: int, vocabulari
     """Choose the criterion and the place of the square root that the options leave open.
 
     - No classes: "mmi".
-    - At least twice as many groups as classes, or a number of groups that is chosen later: "classifier".
-    - Fewer groups, a pyramid (its cells share the groups, but not the weights), or roots after merging: "csm" for two
-      classes of images or videos, otherwise "aib".
+    - At least as many groups as classes, or a number of groups that is chosen later: "classifier".
+    - Fewer groups, in which the scores of all classes have no room, a pyramid (its cells share the groups, but not the
+      weights), or roots after merging: "csm" for two classes of images or videos, otherwise "aib".
 
     By cross-validation on training parts of Corel-1k, four Caltech classes, Scene-15 and pairs of their classes, and of
     tables, "classifier" had the lowest errors, or errors within the noise of them, from 10 groups on.
@@ -202,7 +202,7 @@ def choose_method(options: FitOptions, modality: str, n_classes: int, vocabulari
         criterion, reason = options.criterion, "as given"
     elif not several:
         criterion, reason = "mmi", "there are no classes"
-    elif options.root != "after" and options.pyramid is None and (asked == "auto" or int(asked) >= 2 * n_classes):
+    elif options.root != "after" and options.pyramid is None and (asked == "auto" or int(asked) >= n_classes):
         criterion, reason = "classifier", "groups keep the scores of a classifier on all words"
     elif modality in ("images", "videos") and n_classes == 2:
         why = (
@@ -213,7 +213,7 @@ def choose_method(options: FitOptions, modality: str, n_classes: int, vocabulari
         after = options.root == "after"
         criterion, reason = "aib", "roots are taken after merging" if after else "cells of a pyramid share the groups"
     else:
-        criterion, reason = "aib", f"{asked} groups are fewer than twice the number of classes, {n_classes}"
+        criterion, reason = "aib", f"{asked} groups are fewer than the {n_classes} classes"
     if modality == "texts":
         return Method(criterion, reason, None, n_tables=options.n_tables)
     before = criterion == "classifier" or (criterion == "csm" and n_classes == 2)
@@ -273,11 +273,16 @@ def choose_weighting(method: Method, counts: Any, idf: NDArray[np.float64] | Non
     return WordWeighting("count", None, "l1", method.vocabularies) if method.vocabularies else WordWeighting()
 
 
-def sizes_of(n_words: int, options: FitOptions) -> tuple[int, ...]:
-    """Return the numbers of groups along the path; several tables have a limited number."""
+def sizes_of(n_words: int, options: FitOptions, method: Method, n_classes: int) -> tuple[int, ...]:
+    """Return the numbers of groups along the path; several tables have a limited number.
+
+    Groups that follow a classifier are at least as many as classes, unless fewer are asked for: below, some classes
+    have no group of their own, and errors rise steeply.
+    """
     asked = () if options.n_groups == "auto" else (int(options.n_groups),)
     if options.n_tables == 1:
-        return path_sizes(n_words, *asked)
+        least = min(n_classes, n_words) if method.follows else 1
+        return tuple(size for size in path_sizes(n_words, *asked, least) if size >= least or size in asked)
     most = min(n_words, MOST_FITTED)
     if most < options.n_tables:
         message = f"n_tables={options.n_tables}, but there are only {n_words} words. Set at most {n_words}."

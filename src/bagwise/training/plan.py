@@ -163,7 +163,7 @@ def plan_fit(source: Any, **options: Any) -> FitPlan:
         log.notes.append(f"There are {n_default} groups by default; only cross-validation can choose their number.")
     pyramid = resolve_pyramid(chosen.pyramid)
     times = forecast_groups(sample, codes, n, chosen, modality, pyramid, validated=validated)
-    sizes = sizes_of(sample.n_words, chosen)
+    sizes = sizes_of(sample.n_words, chosen, method, len(classes))
     steps = _reading_steps(sample, chosen, modality, n)
     steps.append(_step(f"merge {sample.n_words:,} words by {method.criterion}", times.merging, "merging"))
     if classes:

@@ -219,8 +219,7 @@ def vectorize(
     """Fit a vectorizer to a collection; every item is read once."""
     if not len(collection):
         raise BagwiseError(f"{collection.source} has no items to learn from.")
-    has_classes = bool(class_names(collection, options))
-    vectorizer = make_vectorizer(options, collection.modality, has_classes=has_classes)
+    vectorizer = make_vectorizer(options, collection.modality, n_classes=len(class_names(collection, options)))
     n_samples = N_SAMPLED_ITEMS if collection.modality == "images" else 0
     if executor is not None:
         how: dict[str, Any] = {"n_samples": n_samples, "progress": progress, "steps": steps}
