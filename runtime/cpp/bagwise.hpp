@@ -502,6 +502,8 @@ class File {
             "normalize", "options",   "path",       "provenance", "pyramid", "schema", "tokenizer", "vocabulary_size"};
         static constexpr const char *kOptional[] = {"calibration", "flattened", "group_names",  "norm",
                                                     "term",        "unedited",  "vocabularies", "weight_range"};
+        check(!header.find("assignment"),
+              "it assigns descriptors to several words, but this program to the nearest one alone; use an ONNX graph.");
         size_t n_known = 0;
         for (const char *name : kNeeded)
             check(header.find(name), "its header is not that of a model: it has no ", name, '.'), ++n_known;

@@ -1,5 +1,7 @@
 """Descriptors that are assigned to several words: histograms, samples, files, runtime, ONNX graph, explanations."""
 
+import dataclasses
+
 import numpy as np
 import onnxruntime
 import pytest
@@ -7,7 +9,7 @@ import pytest
 from bagwise import BagOfFeatures, Bags, BagwiseError, Hierarchy, Model, runtime
 from bagwise.codebooks import encode_bags, localized_codes
 from bagwise.descriptors import DenseSIFT
-from bagwise.model import Assignment, Head, export_onnx
+from bagwise.model import Assignment, Head, export_cpp, export_onnx
 from bagwise.model.visual import VisualVectorizer
 from bagwise.sources import open_collection
 from small_sources import write_image_folder
@@ -144,6 +146,12 @@ def test_samples_add_up_to_histograms_and_explanations_to_scores(tmp_path):
     why = model.explain(collection[:2])[1]
     assert sum(patch.weight for patch in why.places()) == pytest.approx(why.contributions().sum())
     assert why.score == pytest.approx(why.intercept + why.contributions().sum())
+
+
+def test_the_programs_for_devices_refuse_it(tmp_path):
+    model = dataclasses.replace(soft_model(), codebook=np.ones((9, 128)) * WORDS[:, :1], descriptor=DenseSIFT())
+    with pytest.raises(BagwiseError, match=r"descriptors are assigned to several words; accepted: .*export --onnx"):
+        export_cpp(model, tmp_path / "edge")
 
 
 def test_what_is_no_assignment_is_refused(tmp_path):

@@ -17,6 +17,7 @@ from bagwise._utils.text import english_stop_words
 from bagwise.errors import BagwiseError, argument
 from bagwise.model.files import model_bytes
 from bagwise.model.model import Model
+from bagwise.model.parts import HARD
 from bagwise.runtime import PATTERN
 
 __all__ = ["export_cpp", "export_wasm", "for_devices"]
@@ -46,6 +47,8 @@ def for_devices(model: Model) -> Model:
     other = next((name for name in names if name not in _DESCRIPTORS), None)
     if other is not None:
         raise _unsupported(f"its descriptor is {other}", ", ".join(_DESCRIPTORS))
+    if set(model.assignment or ()) - {HARD}:
+        raise _unsupported("its descriptors are assigned to several words", "the nearest word, as for SIFT words")
     if model.modality == "images" and not names:
         raise _unsupported("it has no descriptor", ", ".join(_DESCRIPTORS))
     tokenizer = dict(model.tokenizer)
@@ -68,7 +71,8 @@ def for_devices(model: Model) -> Model:
 def _unsupported(what: str, accepted: str) -> BagwiseError:
     return BagwiseError(
         f"The C++ runtime does not support this model: {what}; accepted: {accepted}. bagwise.runtime, which needs "
-        "Python and NumPy, and ONNX take it from descriptors or counts on."
+        "Python and NumPy, and ONNX (bagwise export --onnx) take it from descriptors or counts on, and network words "
+        "from the image on."
     )
 
 
