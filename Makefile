@@ -70,14 +70,14 @@ bench: $(VENV)/.installed
 
 # the tests of merging, sources, models, reports and commands with the oldest versions that pyproject.toml admits;
 # packages that only tests need are new ones
-MINIMUM := image,video,cli,plot,report,explore,ann,dask,io,onnx,anndata
+MINIMUM := image,video,cli,plot,report,explore,ann,dask,io,onnx,anndata,network
 MINIMUM_TESTS := tests/merging tests/kernels tests/descriptors tests/codebooks tests/model tests/sources tests/report tests/cli \
 	tests/retrieval tests/test_estimators.py
 check-minimum:
 	$(PYTHON) -m venv --clear .venv-minimum
 	$(PYTHON) tests/minimum.py $(subst $(comma), ,$(MINIMUM)) > .venv-minimum/constraints.txt
 	.venv-minimum/bin/python -m pip install --quiet --disable-pip-version-check -c .venv-minimum/constraints.txt \
-		-e ".[$(MINIMUM)]" pytest pytest-xdist hypothesis jsonschema pandas onnxruntime datasets
+		-e ".[$(MINIMUM)]" pytest pytest-xdist hypothesis jsonschema pandas datasets
 	.venv-minimum/bin/python -m pip list --disable-pip-version-check
 	OMP_NUM_THREADS=1 .venv-minimum/bin/python -m pytest -n $(JOBS) --dist worksteal -W default $(MINIMUM_TESTS)
 

@@ -28,6 +28,7 @@ from bagwise.descriptors import (
     HogLbp,
     KeypointSIFT,
     LocalBinaryPatterns,
+    NetworkFeatures,
     Patches,
     SparseBags,
 )
@@ -50,6 +51,7 @@ ALL = [
     LocalBinaryPatterns(uniform=True, cell=10),
     LBPD5(),
     LBPD5(per="patch"),
+    NetworkFeatures(side=64),
 ]
 every = pytest.mark.parametrize("descriptor", ALL, ids=lambda descriptor: repr(descriptor))
 
@@ -151,6 +153,9 @@ def test_tiny_images_have_no_descriptors(descriptor, shape):
     if isinstance(descriptor, LocalBinaryPatterns) and descriptor.cell is None and shape == (4, 4):
         assert descriptor.transform([image]).lengths.tolist() == [1]
         return
+    if isinstance(descriptor, NetworkFeatures) and image.size:  # enlarged
+        assert (descriptor.transform([image]).lengths > 0).all()
+        return
     result = descriptor.transform([image, textures(1)[0]])
     if sp.issparse(result):
         assert result.shape[0] == 2
@@ -162,7 +167,8 @@ def test_tiny_images_have_no_descriptors(descriptor, shape):
 
 @every
 def test_all_bags_may_be_empty(descriptor):
-    result = descriptor.transform([np.zeros((2, 2, 3), np.uint8)] * 2)
+    side = 0 if isinstance(descriptor, NetworkFeatures) else 2
+    result = descriptor.transform([np.zeros((side, side, 3), np.uint8)] * 2)
     assert result.shape[0] == 2 if sp.issparse(result) else result.lengths.tolist() == [0, 0]
     width = descriptor.transform(textures(1))
     assert (result.shape if sp.issparse(result) else result.n_features) == (

@@ -81,7 +81,7 @@ def _option(kind: Any, panel: str, help: str, *names: str, metavar: str | None =
 
 def _names(modality: str) -> str:
     """Descriptors of a modality, as the command line names them."""
-    return ", ".join(k.option for k in DESCRIPTORS.values() if k.option is not None and k.modality == modality)
+    return ", ".join(k.option for k in DESCRIPTORS.values() if k.option is not None and modality in k.modalities)
 
 
 READ_OPTIONS: Options = {

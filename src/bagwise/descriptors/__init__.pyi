@@ -5,6 +5,7 @@ from .color import ColorCells as ColorCells
 from .hog_lbp import HogLbp as HogLbp
 from .lbp import LBPD5 as LBPD5
 from .lbp import LocalBinaryPatterns as LocalBinaryPatterns
+from .network import NetworkFeatures as NetworkFeatures
 from .patches import Patches as Patches
 from .sentences import SentenceVectors as SentenceVectors
 from .sentences import split_sentences as split_sentences

@@ -72,6 +72,10 @@ class ItemTransformer(TransformerMixin, BaseEstimator, ABC, auto_wrap_output_key
         """Check the parameters, once before any item is read."""
         self._validate_params()
 
+    def _settings(self) -> dict[str, Any]:
+        """Return the parameters that results depend on, by name, as caches and model files write them down."""
+        return {name: value for name, value in self.get_params(deep=False).items() if name not in EXECUTION}
+
     @abstractmethod
     def _join(self, items: Iterable[Arrays]) -> Any:
         """Join the arrays of several items into one result."""
@@ -144,8 +148,7 @@ class ItemTransformer(TransformerMixin, BaseEstimator, ABC, auto_wrap_output_key
 
 def settings_of(descriptor: ItemTransformer) -> dict[str, Any]:
     """Return name and parameters of a descriptor: all that its results depend on beside the item."""
-    what = {name: value for name, value in descriptor.get_params(deep=False).items() if name not in EXECUTION}
-    return {"name": f"{type(descriptor).__module__}.{type(descriptor).__qualname__}", **what}
+    return {"name": f"{type(descriptor).__module__}.{type(descriptor).__qualname__}", **descriptor._settings()}
 
 
 class Descriptor(ItemTransformer):
@@ -189,12 +192,15 @@ class Descriptor(ItemTransformer):
         positions : ndarray of float32, shape (n, 2), or None
             x and y of each descriptor in the unit square.
         """
+        arrays = self._arrays_of_one(content)
+        return arrays["values"], arrays.get("positions")
+
+    def _arrays_of_one(self, content: Any) -> Arrays:
         self._check_parameters()
         try:
-            arrays = self._arrays(content)
+            return self._arrays(content)
         except BagwiseError as error:
             raise BagwiseError(f"{type(self).__name__} cannot describe this: {error}.") from error
-        return arrays["values"], arrays.get("positions")
 
     def _compute(self, content: Any) -> Arrays:
         return arrays_of(*self._describe(content))

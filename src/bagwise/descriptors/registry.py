@@ -7,16 +7,18 @@ checked against it without importing a descriptor, so it imports nothing heavy.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 from os import PathLike
 from typing import Any
 
-__all__ = ["DESCRIPTORS", "EXECUTION", "LARGEST", "LONGEST", "SIDE", "KnownDescriptor", "parameter_constraints"]
+__all__ = ["DESCRIPTORS", "EXECUTION", "LARGEST", "LONGEST", "SIDE", "KnownDescriptor", "named_descriptor"]
+__all__ += ["parameter_constraints", "split_names"]
 
-# The parameters that all descriptors have. They change how something is computed, not the result.
-EXECUTION = ("n_jobs", "verbose", "cache")
+# Parameters that change how something is computed, not the result. All descriptors have the first three.
+EXECUTION = ("n_jobs", "verbose", "cache", "device")
 # Limits, so that a hostile file cannot make a descriptor use all memory: sides in pixels, scales, lengths of lists.
 _MOST_PIXELS = 1 << 12
 _MOST_POINTS = 1 << 30
@@ -74,6 +76,44 @@ class _OneOf:
 
 
 @dataclass(frozen=True)
+class _Network:
+    """A network in a file: never a path, which would be opened on another machine."""
+
+    def accepts(self, value: Any) -> bool:
+        return value == "auto" or (isinstance(value, str) and bool(re.fullmatch("sha256:[0-9a-f]{64}", value)))
+
+    def __str__(self) -> str:
+        return "'auto', or 'sha256:' and 64 hexadecimal digits"
+
+
+@dataclass(frozen=True)
+class _Layer:
+    def accepts(self, value: Any) -> bool:
+        return value is None or (isinstance(value, str) and 0 < len(value) <= LARGEST)
+
+    def __str__(self) -> str:
+        return f"a string of 1 to {LARGEST} characters or null"
+
+
+@dataclass(frozen=True)
+class _Channels:
+    above_zero: bool = False
+
+    def accepts(self, value: Any) -> bool:
+        if value is None:
+            return True
+        return isinstance(value, list) and len(value) == 3 and all(map(self._accepts_number, value))
+
+    def _accepts_number(self, value: Any) -> bool:
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            return False
+        return (0 if self.above_zero else -LARGEST) < value <= LARGEST
+
+    def __str__(self) -> str:
+        return f"a list of 3 numbers above {0 if self.above_zero else -LARGEST}, up to {LARGEST}, or null"
+
+
+@dataclass(frozen=True)
 class KnownDescriptor:
     """A descriptor of this library."""
 
@@ -82,6 +122,7 @@ class KnownDescriptor:
     option: str | None = None  # name on the command line
     modality: str = "images"
     color: bool = False  # whether images are opened in colour for it
+    frames: bool = False  # whether it describes videos as well, given a number of frames
     n_words: int | None = None  # size of the vocabulary of a descriptor that needs no codebook
     former_names: Mapping[str, str] = field(default_factory=dict)  # parameters in earlier files
     function: str | None = None  # in bagwise.descriptors.functions: what the class computes of an image
@@ -91,6 +132,11 @@ class KnownDescriptor:
     def added(self) -> dict[str, Any]:
         """Parameters that earlier files lack, with the values they mean. Files still leave these values out."""
         return {"max_side": None} if self.modality == "images" else {}
+
+    @property
+    def modalities(self) -> tuple[str, ...]:
+        """What it describes."""
+        return (self.modality, "videos") if self.frames else (self.modality,)
 
 
 # The side that larger images or frames are shrunk to.
@@ -147,6 +193,21 @@ DESCRIPTORS = {
     "LBPD5": KnownDescriptor(
         "lbp", {"per": _OneOf(("image",)), "patch": _Integer(5), "step": _Integer(1), **_SIZE}, n_words=1 << 16
     ),
+    "NetworkFeatures": KnownDescriptor(
+        "network",
+        {
+            "network": _Network(),
+            "layer": _Layer(),
+            "side": _Integer(64, 2048, optional=True),
+            "mean": _Channels(),
+            "std": _Channels(above_zero=True),
+            "n_frames": _Integer(1, _MOST_POINTS, optional=True),
+            **_SIZE,
+        },
+        "network",
+        color=True,
+        frames=True,
+    ),
     "VideoHogHof": KnownDescriptor(
         "video",
         {
@@ -164,12 +225,42 @@ DESCRIPTORS = {
 }
 
 
+_FILE_OPTION = "network:"  # and the name of an ONNX file
+
+
+def split_names(text: str) -> list[str]:
+    """Split names of descriptors as they are on the command line; names of files may have a ``+`` as well.
+
+    >>> split_names("sift+network"), split_names("network:a+b.onnx+color")
+    (['sift', 'network'], ['network:a+b.onnx', 'color'])
+    """
+    options = {known.option for known in DESCRIPTORS.values()}
+    names: list[str] = []
+    for piece in text.split("+"):
+        if names and names[-1].startswith(_FILE_OPTION) and piece.partition(":")[0] not in options:
+            names[-1] += f"+{piece}"
+        else:
+            names.append(piece)
+    return names
+
+
+def named_descriptor(name: str) -> tuple[str, dict[str, Any]] | None:
+    """Return the class that a name on the command line stands for, and the parameters in it; None if there is none.
+
+    >>> named_descriptor("sift"), named_descriptor("network:vit.onnx"), named_descriptor("surf")
+    (('DenseSIFT', {}), ('NetworkFeatures', {'network': 'vit.onnx'}), None)
+    """
+    if name.startswith(_FILE_OPTION) and len(name) > len(_FILE_OPTION):
+        return "NetworkFeatures", {"network": name.removeprefix(_FILE_OPTION)}
+    return next(((one, {}) for one, known in DESCRIPTORS.items() if known.option == name), None)
+
+
 def parameter_constraints(name: str | None = None) -> dict[str, list[Any]]:
     """Parameter constraints of a descriptor class, in the form of scikit-learn; None: of what all of them have."""
     from bagwise._compat import N_JOBS, Interval, StrOptions
 
     def constraints(rule: Any) -> list[Any]:
-        if isinstance(rule, _Numbers):
+        if isinstance(rule, (_Numbers, _Network, _Layer, _Channels)):
             return ["array-like"]
         if isinstance(rule, _Number):
             return [Interval(Real, 0, LARGEST, closed="right" if rule.above_zero else "both")]
@@ -179,7 +270,7 @@ def parameter_constraints(name: str | None = None) -> dict[str, list[Any]]:
             return ["boolean"]
         return [StrOptions(set(rule.choices) - {None}), *([None] if None in rule.choices else [])]
 
-    execution: list[list[Any]] = [list(N_JOBS), ["verbose"], [str, PathLike, None]]
+    execution: list[list[Any]] = [list(N_JOBS), ["verbose"], [str, PathLike, None], [StrOptions({"cpu", "cuda"}), None]]
     rules = {} if name is None else DESCRIPTORS[name].rules
     return dict(zip(EXECUTION, execution, strict=True)) | {
         parameter: constraints(rule) for parameter, rule in rules.items()

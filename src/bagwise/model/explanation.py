@@ -37,6 +37,7 @@ __all__ = [
 ]
 
 DEFAULT_SIDE = 24  # pixels that are shown of a descriptor whose size is not known
+_REGION = 96  # pixels of a region of a network: three cells of its map, of an image of about 256 x 256
 
 
 class GroupTerm(NamedTuple):
@@ -448,6 +449,8 @@ def _sides(model: Model, counts: NDArray[np.intp], height: int, width: int) -> N
             sizes = [parameters["patch"] * scale for scale in parameters["scales"]]
             grids = [[len(starts_of(side, size, parameters["step"])) for side in shrunk] for size in sizes]
             sides.append(np.repeat(sizes, [rows * columns for rows, columns in grids]) * larger)
+        elif record.name == "NetworkFeatures":  # a cell and its neighbours
+            sides.append(np.full(n, 3 * np.sqrt(height * width / max(n, 1))))
         else:
             sides.append(np.full(n, patch_side(record) * larger))
     return np.concatenate(sides)
@@ -460,6 +463,8 @@ def patch_side(record: DescriptorRecord) -> int:
         return round(parameters["patch"] * max(parameters["scales"]))
     if record.name == "HogLbp":  # gradients of the neighbouring cells
         return 3 * int(parameters["cell"])
+    if record.name == "NetworkFeatures":
+        return _REGION
     return int(parameters.get("patch") or parameters.get("cell") or DEFAULT_SIDE)
 
 

@@ -390,7 +390,8 @@ class DescriptorRecord:
                 f"A model stores descriptors of this library that are not fitted: {', '.join(DESCRIPTORS)}; "
                 f"got {type(descriptor).__name__}. Without a descriptor, a model takes Bags."
             )
-        return cls(name, {parameter: _plain(getattr(descriptor, parameter)) for parameter in known.rules})
+        settings = descriptor._settings()
+        return cls(name, {parameter: _plain(settings[parameter]) for parameter in known.rules})
 
     @property
     def known(self) -> KnownDescriptor:

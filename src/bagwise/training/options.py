@@ -56,6 +56,8 @@ _ALIASES = {
     "seed": "random_state",
 }
 
+# Frames of a video that a network describes.
+_N_FRAMES = 16
 # Longer side that larger images are shrunk to: photos of cameras give about 5000 descriptors then.
 MAX_SIDE = 480
 IMAGE_WORDS = 1000
@@ -265,9 +267,9 @@ class FitOptions:
             ("stop_words", (None, "english")),
         ):
             self._check_name(name, known)
-        names = str(self.descriptor).split("+")
+        names = registry.split_names(str(self.descriptor))
         for name in names if self.descriptor != "auto" else ():
-            if name not in DESCRIPTORS:
+            if registry.named_descriptor(name) is None:
                 raise OptionError("descriptor", str(unknown_name("descriptor", name, ("auto", *DESCRIPTORS))))
         if len(set(names)) < len(names):
             raise OptionError("descriptor", f"Descriptors beside each other must differ, got {self.descriptor!r}.")
@@ -384,16 +386,20 @@ def make_descriptors(options: FitOptions, modality: str) -> list[Any]:
     from bagwise import descriptors
 
     default = "hog-hof" if modality == "videos" else "sift"
-    names = (default if options.descriptor == "auto" else options.descriptor).split("+")
-    accepted = [known for known, cls in DESCRIPTORS.items() if registry.DESCRIPTORS[cls].modality == modality]
+    names = registry.split_names(default if options.descriptor == "auto" else options.descriptor)
+    accepted = [known for known, cls in DESCRIPTORS.items() if modality in registry.DESCRIPTORS[cls].modalities]
     made = []
     for name in names:
-        if name not in accepted:
+        found = registry.named_descriptor(name)
+        if found is None or modality not in registry.DESCRIPTORS[found[0]].modalities:
             message = f"The descriptor {name!r} does not describe {modality}. Accepted: {', '.join(accepted)}."
             raise OptionError("descriptor", message)
-        made.append(getattr(descriptors, DESCRIPTORS[name])(n_jobs=options.n_jobs, cache=options.cache))
+        kind, parameters = found
+        made.append(getattr(descriptors, kind)(**parameters, n_jobs=options.n_jobs, cache=options.cache))
         if modality == "images":
             made[-1].set_params(max_side=options.max_side or None)
+        elif registry.DESCRIPTORS[kind].frames:
+            made[-1].set_params(n_frames=_N_FRAMES)
         if name == "sift":
             made[-1].set_params(scales=SIFT_SCALES)
     first, taken = made[0], made[0].get_params(deep=False)
@@ -479,7 +485,8 @@ def choose_descriptor(options: FitOptions, collection: Collection) -> tuple[FitO
         options = options.with_changes(descriptor="sift+color" if colored else "sift")
         how = "sift and color, a vocabulary each" if colored else "sift alone"
         note = f"{n_colored} of {looked_at} images that were looked at have colours, so images are described by {how}."
-    if any(registry.DESCRIPTORS[DESCRIPTORS[name]].color for name in options.descriptor.split("+")):
+    known = filter(None, map(registry.named_descriptor, registry.split_names(options.descriptor)))
+    if any(registry.DESCRIPTORS[kind].color for kind, _ in known):
         collection = images_in_mode(collection, "rgb")
     return options, collection, note
 
