@@ -207,6 +207,7 @@ DESCRIPTORS = {
         "network",
         color=True,
         frames=True,
+        assignment={"name": "localized", "n_neighbors": 10, "sharpness": 5.0, "weighted": True},
     ),
     "VideoHogHof": KnownDescriptor(
         "video",

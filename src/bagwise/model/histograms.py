@@ -43,6 +43,7 @@ class Histograms:
     samples: Mapping[int, WordSample] = field(default_factory=dict)  # of some rows, on demand, for images and videos
     seconds: Mapping[str, float] = field(default_factory=dict)  # time of each stage of a fit
     n_learned_from: int | None = None  # items that words were learned from in a fit, if not all
+    pooled: NDArray[np.float32] | None = None  # of each row, what a network averages over an image, on demand
 
     @classmethod
     def in_order(cls, parts: Sequence[tuple[NDArray[np.intp], Histograms]]) -> Histograms:
@@ -67,7 +68,9 @@ class Histograms:
         }
         row_of = np.argsort(order)
         by_row = {int(row_of[row]): samples[row] for row in sorted(samples, key=lambda row: row_of[row])}
-        return cls(rows[order], kept[order], tuple(skipped[k] for k in sorted(skipped)), by_row)
+        averages = [found.pooled for _, found in parts if found.pooled is not None]
+        pooled = np.concatenate(averages)[order] if averages else None
+        return cls(rows[order], kept[order], tuple(skipped[k] for k in sorted(skipped)), by_row, pooled=pooled)
 
     def pack(self, items: Collection) -> dict[str, NDArray[Any]]:
         """Return arrays that `unpack` restores the histograms of `items` from."""
@@ -79,6 +82,8 @@ class Histograms:
             arrays |= {f"sample {row} {name}": array for name, array in named if array is not None}
         if self.n_learned_from is not None:
             arrays["n_learned_from"] = np.array([self.n_learned_from])
+        if self.pooled is not None:
+            arrays["pooled"] = self.pooled
         return pack_matrix(self.matrix) | arrays
 
     @classmethod
@@ -90,7 +95,8 @@ class Histograms:
             row: WordSample._make(arrays.get(f"sample {row} {name}") for name in WordSample._fields) for row in rows
         }
         n_learned_from = int(arrays["n_learned_from"][0]) if "n_learned_from" in arrays else None
-        return cls(unpack_matrix(arrays), arrays["kept"], skipped, samples, n_learned_from=n_learned_from)
+        about = {"n_learned_from": n_learned_from, "pooled": arrays.get("pooled")}
+        return cls(unpack_matrix(arrays), arrays["kept"], skipped, samples, **about)
 
 
 def as_histograms(X: Any, n_columns: int, names: tuple[str, ...] | None = None, modality: str = "table") -> Any:

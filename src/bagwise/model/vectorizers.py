@@ -104,6 +104,7 @@ class Run:
     cache: Any = None  # folder of cached descriptors
     steps: StepCache | None = None  # words and histograms of earlier runs
     n_samples: int = 0  # number of items to return a `WordSample` of, evenly spaced
+    pooled: bool = False  # whether to return pooled features of networks as well, see `Histograms`
     progress: Progress = no_progress
 
 
@@ -117,6 +118,7 @@ class Part:
     sizes: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))  # vectors, and those not zero
     chosen: NDArray[np.intp] | None = None  # numbers of the items to be read; others are read when words are counted
     fingerprint: str | None = None  # of the content of the items when they were read, for results in a cache
+    pooled: NDArray[np.float32] | None = None  # features of the items that could be read, see `Histograms`
 
 
 class Vectorizer(ABC):
@@ -150,7 +152,7 @@ class Vectorizer(ABC):
         if run.steps is None or settings is None:
             return compute(X, run)
         started = time.perf_counter()
-        settings |= {"fitting": fitting, "on_error": run.on_error, "n_samples": run.n_samples}
+        settings |= {"fitting": fitting, "on_error": run.on_error, "n_samples": run.n_samples, "pooled": run.pooled}
         if fitting:
             settings["learned_from"] = digest_of(self.items_to_learn_from(X))  # by ids, which contents do not tell
         else:

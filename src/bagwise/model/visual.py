@@ -148,7 +148,9 @@ class VisualVectorizer(Vectorizer):
         times = [time.perf_counter()]
         with ExitStack() as stack:
             spools = [stack.enter_context(BagsSpool(limit)) for _ in range(n)]
-            for batch in describing:
+            averages: list[NDArray[np.float32]] = []
+            for described in describing:
+                batch = _without_pooled(described, averages)
                 for bags, spool, reservoir in zip(batch, spools, reservoirs, strict=True):
                     spool.append(bags)
                     reservoir.add(bags.values)
@@ -162,7 +164,8 @@ class VisualVectorizer(Vectorizer):
                 for k, (vectors, random) in enumerate(zip(samples, randoms, strict=True))
             )
             times.append(time.perf_counter())
-            part = Part(zip(*spools, strict=True), np.array(describing.kept), tuple(describing.skipped), chosen=chosen)
+            about: dict[str, Any] = {"chosen": chosen, "pooled": _joined(averages)}
+            part = Part(zip(*spools, strict=True), np.array(describing.kept), tuple(describing.skipped), **about)
             n_all = n_items if chosen is None else len(X)
             found = self.count_part(part, run, sampled_items(n_all, run.n_samples), X)
         times.append(time.perf_counter())
@@ -173,9 +176,11 @@ class VisualVectorizer(Vectorizer):
         """Describe the items: batches of bags, a tuple with one entry per vocabulary."""
         describing = self._describe(X, run)
         sizes = np.zeros((len(self.vocabularies), 2), np.int64)
+        averages: list[NDArray[np.float32]] = []
 
         def batches() -> Iterator[tuple[Any, ...]]:
-            for batch in describing:
+            for described in describing:
+                batch = _without_pooled(described, averages)
                 for k, bags in enumerate(batch):
                     sizes[k] += len(bags.values), np.count_nonzero(bags.values.any(axis=1))
                 yield batch
@@ -184,7 +189,8 @@ class VisualVectorizer(Vectorizer):
             content = keep(batches())
         except NothingReadError as error:
             return Part(keep(()), np.empty(0, np.intp), error.skipped, sizes)
-        return Part(content, np.array(describing.kept, np.intp), tuple(describing.skipped), sizes)
+        kept = np.array(describing.kept, np.intp)
+        return Part(content, kept, tuple(describing.skipped), sizes, pooled=_joined(averages))
 
     def summary(self, part: Part, before: Any = None, limits: Any = None) -> list[Sample]:
         """Sample descriptors for each vocabulary, as if all parts were read one after the other.
@@ -233,17 +239,18 @@ class VisualVectorizer(Vectorizer):
         for batch in part.content:
             counting.add(self._checked(batch))
             run.progress("Counting words", counting.n_rows, n_items)
-        return counting.histograms(part.skipped)
+        return dataclasses.replace(counting.histograms(part.skipped), pooled=part.pooled)
 
     def _count_items(self, X: Any, run: Run, wanted: set[int] | None = None, n_before: int = 0) -> Histograms:
         """Describe items and count their words; nothing is held but histograms. `wanted` None: those of the run."""
         describing = self._describe(X, run)
         some = sampled_items(describing.n_items, run.n_samples) if wanted is None else wanted
         counting = _Counting(self, run, describing.kept, some)
-        for batch in describing:
-            counting.add(self._checked(batch))
+        averages: list[NDArray[np.float32]] = []
+        for described in describing:
+            counting.add(self._checked(_without_pooled(described, averages)))
             run.progress("Counting words", n_before + describing.n_done, n_before + describing.n_items)
-        return counting.histograms(describing.skipped)
+        return dataclasses.replace(counting.histograms(describing.skipped), pooled=_joined(averages))
 
     def _random_after(self, n_vectors: int) -> np.random.Generator:
         """Return the random generator as it is after so many vectors were offered to a reservoir."""
@@ -365,6 +372,8 @@ class VisualVectorizer(Vectorizer):
         from sklearn.base import clone  # deferred: scikit-learn takes long to import
 
         given = self.descriptor if isinstance(self.descriptor, tuple) else (self.descriptor,)
+        if run.pooled:
+            given = tuple(one.pooling() if hasattr(one, "pooling") else one for one in given)
         changes = {name: value for name, value in (("n_jobs", run.n_jobs), ("cache", run.cache)) if value is not None}
         return [clone(descriptor).set_params(**changes) for descriptor in given] if changes else list(given)
 
@@ -427,6 +436,17 @@ class _Counting:
         matrix = sp.csr_array(sp.vstack(self._parts, format="csr")) if self._parts else none
         kept = np.arange(matrix.shape[0]) if self._kept is None else np.array(self._kept, np.intp)
         return Histograms(matrix, kept, tuple(skipped), self._samples)
+
+
+def _without_pooled(described: tuple[Any, ...], averages: list[NDArray[np.float32]]) -> tuple[Any, ...]:
+    """Return the bags of a batch; pooled features beside them, those of the first network, are added to a list."""
+    pairs = [one for one in described if isinstance(one, tuple)]
+    averages += [pooled for _, pooled in pairs[:1]]
+    return tuple(one[0] if isinstance(one, tuple) else one for one in described)
+
+
+def _joined(averages: list[NDArray[np.float32]]) -> NDArray[np.float32] | None:
+    return np.concatenate(averages) if averages else None
 
 
 def sampled_items(n_items: int, n_samples: int) -> set[int]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bagwise._utils.threads import one_blas_thread
 from bagwise.codebooks.normalizing import normalize_rows
 from bagwise.model import Model, PathErrors
 from bagwise.report.data import Baseline
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["baselines_of", "measure_baselines"]
 
 MAJORITY = "most frequent class"
+POOLED = "pooled features of the network, logistic regression"
 _COLORS = "ColorCells"
 
 
@@ -32,6 +34,8 @@ def measure_baselines(
     - the most frequent class of the training items
     - all words, weighted as for the model, and a linear SVM: the largest size of the path, if that is all words. For
       texts this is TF-IDF with a linear SVM.
+    - for images described by a network: its pooled features, what it averages over an image, standardised, with a
+      logistic regression; they are what most people take from a network
     - for images described by several descriptors one of which is `ColorCells`: its words alone, L1 normalised with
       square roots, and a linear SVM, which is a histogram of colours
     """
@@ -48,6 +52,8 @@ def measure_baselines(
                 "n_features": int(data.histograms.shape[1]),
             }
         )
+    if data.pooled is not None:
+        found.append(_baseline(POOLED, _pooled_errors(data.pooled, codes, splits, options), data.pooled.shape[1]))
     colors = _color_words(data)
     if colors is not None:
         features = normalize_rows(data.whole()[:, colors].astype(np.float64), HELLINGER)
@@ -101,6 +107,31 @@ def baselines_of(model: Model, evaluation: Evaluation | None = None) -> tuple[Ba
 def _baseline(name: str, errors: Sequence[float], n_features: int) -> dict[str, Any]:
     spread = float(np.std(errors, ddof=1) / np.sqrt(len(errors))) if len(errors) > 1 else 0.0
     return {"name": name, "error": float(np.mean(errors)), "standard_error": spread, "n_features": n_features}
+
+
+def _pooled_errors(
+    pooled: NDArray[np.float32],
+    codes: NDArray[np.int64],
+    splits: Sequence[tuple[NDArray[np.intp], NDArray[np.intp]]],
+    options: FitOptions,
+) -> list[float]:
+    """Return the error of a logistic regression on pooled features in each fold."""
+    from joblib import effective_n_jobs
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+    from sklearn.utils.parallel import Parallel, delayed
+
+    from bagwise.training.method import no_convergence_warnings
+
+    def error(train: NDArray[np.intp], test: NDArray[np.intp]) -> float:
+        model = make_pipeline(StandardScaler(), LogisticRegression(C=options.C, max_iter=1000))
+        return float(np.mean(model.fit(pooled[train], codes[train]).predict(pooled[test]) != codes[test]))
+
+    with no_convergence_warnings(), one_blas_thread():
+        return Parallel(min(effective_n_jobs(options.n_jobs), len(splits)), require="sharedmem")(
+            delayed(error)(*parts) for parts in splits
+        )
 
 
 def _majority_error(codes: NDArray[np.int64], train: NDArray[np.intp], test: NDArray[np.intp]) -> float:

@@ -142,7 +142,8 @@ def evaluate_model(
     found = count_words(model, collection, chosen, n_samples=n_samples, progress=progress, client=client)
     collection = collection[found.kept]
     codes = class_codes(collection, model.classes)
-    usual = {*path_sizes(model.hierarchy.n_words, model.n_groups), *(() if model.path is None else model.path.sizes)}
+    n_words, path = model.hierarchy.n_words, model.path
+    usual = {model.n_groups, *(path_sizes(n_words) if path is None else path.sizes)}
     sizes = tuple(size for size in model.heads if size in usual) or tuple(model.heads)
     scores = (model.heads[size].scores(model.group(found.matrix, size)) for size in sizes)
     predicted = np.stack([np.argmax(some, axis=1) for some in scores])

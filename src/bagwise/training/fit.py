@@ -250,6 +250,7 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
         with log.timed("cross-validation"):
             found = cross_validate(data, codes, sizes, method, options, report, prepared.steps, executor, weighting)
             path, held_out, top, calibration = found
+        with log.timed("baselines"):
             baselines = measure_baselines(data, codes, path, method, options)
     if options.n_groups != "auto":
         n_groups = int(options.n_groups)

@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-import numpy as np
-
 from bagwise._io.storage import Url, as_place, is_url, with_options_of
 from bagwise._utils.checks import MOST_JOBS, check_integer
 from bagwise._utils.memory import parse_size
@@ -25,16 +23,14 @@ from bagwise.model.visual import VisualVectorizer
 from bagwise.runtime import MOST_TABLES
 from bagwise.sources.collection import Collection
 from bagwise.sources.frames import is_frame
-from bagwise.sources.items import ItemError, SkippedItemsWarning
+from bagwise.sources.items import SkippedItemsWarning
 from bagwise.sources.limits import Limits, as_limits
 from bagwise.sources.manifests import as_manifest
-from bagwise.sources.media import has_color, images_in_mode
 from bagwise.sources.opening import modality_of, open_collection
 
 __all__ = [
     "DESCRIPTORS",
     "FitOptions",
-    "choose_descriptor",
     "make_descriptors",
     "make_vectorizer",
     "open_source",
@@ -79,8 +75,6 @@ _ONLY_FOR: dict[str, tuple[str, ...]] = {
     "root": ("images", "videos", "table"),
     **dict.fromkeys(("min_count", "stop_words", "ngrams"), ("texts",)),
 }
-# How many images are looked at for colours, at which size, and how many of them must have some.
-_SAMPLE, _SAMPLE_SIDE, _LEAST_COLORED = 32, 64, 0.1
 _TOKEN = r"(?u)\b\w\w+\b"
 
 
@@ -102,8 +96,10 @@ class FitOptions:
         their number is chosen by cross-validation; with fewer groups or a pyramid "csm" for two classes of images or
         videos, "aib" for others and for measurements; without classes "mmi", or "lpp" if that would take too long.
     descriptor : str or list of str, default="auto"
-        "sift", "color-sift", "keypoint-sift", "color", "hog-lbp" or "patches" for images, "hog-hof" for videos. Several
-        in a list, or joined by "+", have a vocabulary each. "auto": "sift+color" for images, "sift" if they are grey.
+        "network" (or "network:FILE.onnx"), "sift", "color-sift", "keypoint-sift", "color", "hog-lbp" or "patches" for
+        images, "hog-hof" or "network" for videos. Several
+        in a list, or joined by "+", have a vocabulary each. "auto" for images: "network" where ``bagwise[network]`` is
+        installed, otherwise "sift+color", or "sift" if they are grey; see `choose_descriptor` for small ones.
     step, patch : int, default=None
         Pixels between two descriptors, and the side of the square each describes; None: defaults of the descriptor. Of
         several descriptors, those of the first. "sift" describes squares of this side and of twice this side.
@@ -461,34 +457,6 @@ def _are_for_source(source: Any, options: FitOptions) -> bool:
     if options.storage_options is None:
         return False
     return not is_url(options.cache) or as_manifest(source, as_limits(options.limits)) is not None
-
-
-def choose_descriptor(options: FitOptions, collection: Collection) -> tuple[FitOptions, Collection, str | None]:
-    """Choose the descriptor of images that the options leave open, and read images in colour if it needs that.
-
-    Returns the options with the descriptor, the collection, and a note on what was found in a sample of the images, or
-    None if nothing was left open.
-    """
-    note = None
-    if collection.modality != "images" or not len(collection):
-        return options, collection, note
-    if options.descriptor == "auto":
-        looked_at, n_colored = 0, 0
-        numbers = np.unique(np.linspace(0, len(collection) - 1, _SAMPLE).astype(int)).tolist()
-        for item in images_in_mode(collection[numbers], "rgb"):
-            try:
-                n_colored += has_color(item.load(_SAMPLE_SIDE))
-                looked_at += 1
-            except ItemError:  # told, or raised, when all are read
-                continue
-        colored = n_colored >= _LEAST_COLORED * max(looked_at, 1)
-        options = options.with_changes(descriptor="sift+color" if colored else "sift")
-        how = "sift and color, a vocabulary each" if colored else "sift alone"
-        note = f"{n_colored} of {looked_at} images that were looked at have colours, so images are described by {how}."
-    known = filter(None, map(registry.named_descriptor, registry.split_names(options.descriptor)))
-    if any(registry.DESCRIPTORS[kind].color for kind, _ in known):
-        collection = images_in_mode(collection, "rgb")
-    return options, collection, note
 
 
 def check_options(options: FitOptions, modality: str) -> None:

@@ -55,15 +55,16 @@ class Reading:
     on_error: str
     cache: Any
     versions: dict[str, str]
+    pooled: bool = False
 
     @classmethod
-    def of(cls, options: FitOptions) -> Reading:
-        """Take what applies of the options of a fit."""
-        return cls(options.on_error, options.cache, versions())
+    def of(cls, options: FitOptions, pooled: bool = False) -> Reading:
+        """Take what applies of the options of a fit; `pooled` is that of `Run`."""
+        return cls(options.on_error, options.cache, versions(), pooled)
 
     def run(self) -> Run:
         """Return how one thread reads; partitions are read by several workers at a time."""
-        return Run(on_error=self.on_error, n_jobs=1)
+        return Run(on_error=self.on_error, n_jobs=1, pooled=self.pooled)
 
     def steps(self) -> StepCache | None:
         """Return the results of earlier runs."""
@@ -107,13 +108,14 @@ def count_parts(
     executor: Executor,
     *,
     n_samples: int = 0,
+    pooled: bool = False,
     progress: Progress = no_progress,
     steps: StepCache | None = None,
 ) -> CountedParts:
     """Learn the words of a collection and count them, partition by partition; sets the vocabulary of `vectorizer`."""
     partitions = partitions_of(collection, options.partition)
     sizes = [int(one.n_items or 0) for one in partitions]
-    reading, keep = Reading.of(options), type(executor).keep
+    reading, keep = Reading.of(options, pooled), type(executor).keep
     n = len(partitions)
     times = [time.perf_counter()]
     texts = isinstance(vectorizer, TextVectorizer)
@@ -215,6 +217,16 @@ def stacked(executor: Executor, rows: Sequence[Any]) -> Any:
     return sp.csr_array(sp.vstack(filled, format="csr")) if sp.issparse(filled[0]) else np.concatenate(filled)
 
 
+def pooled_features(executor: Executor, counted: CountedParts) -> NDArray[np.float32] | None:
+    """Bring the pooled features of all items into this process, if there are some."""
+    found = [one for one in executor.gather(executor.map(_pooled, counted.rows)) if one is not None]
+    return np.concatenate(found) if found else None
+
+
+def _pooled(part: Part) -> NDArray[np.float32] | None:
+    return part.pooled
+
+
 def _wanted(partitions: Sequence[Any], n_items: int, n_samples: int) -> list[list[int]]:
     """Return the items of each partition that samples are wanted of."""
     chosen = np.array(sorted(sampled_items(n_items, n_samples)), np.intp)
@@ -295,6 +307,7 @@ def _count(shared: Any, partition: Any, part: Part, wanted: list[int]) -> Part:
         if part.fingerprint is not None:
             steps.remember(items, part.fingerprint)
         settings |= {"on_error": reading.on_error, "wanted": wanted, "learned": vectorizer.fingerprint()}
+        settings["pooled"] = reading.pooled
         held = steps.load("part", items, settings, "histograms")
         if held is None:
             found = vectorizer.count_part(part, reading.run(), wanted, items)
@@ -321,7 +334,7 @@ _RUN = dataclasses.fields(Run)
 
 
 def _kept(found: Histograms, keep: Any) -> Part:
-    return Part(keep([(found.matrix, list(found.samples.items()))]), found.kept, found.skipped)
+    return Part(keep([(found.matrix, list(found.samples.items()))]), found.kept, found.skipped, pooled=found.pooled)
 
 
 class _Size(NamedTuple):

@@ -20,9 +20,10 @@ from bagwise.model.steps import StepCache
 from bagwise.model.vectorizers import Progress, Vectorizer, WordSample
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import Skipped
+from bagwise.training.choosing import choose_descriptor
 from bagwise.training.items import N_SAMPLED_ITEMS, first_labels, step_cache
-from bagwise.training.options import FitOptions, choose_descriptor, make_vectorizer, open_source
-from bagwise.training.parts import count_parts, stacked
+from bagwise.training.options import FitOptions, make_vectorizer, open_source
+from bagwise.training.parts import count_parts, pooled_features, stacked
 from bagwise.training.sums import PartedRows, exceeds, sample_items
 
 __all__ = [
@@ -56,6 +57,7 @@ class WordData:
     seconds: Mapping[str, float] = field(default_factory=dict)
     rows: PartedRows | None = None  # histograms of all items, if those here are a sample of them
     n_learned_from: int | None = None  # items that words were learned from, if not all
+    pooled: NDArray[np.float32] | None = None  # what a network averages over each image, for a baseline
 
     @property
     def n_words(self) -> int:
@@ -151,8 +153,8 @@ def open_training(source: Any, options: FitOptions, executor: Executor | None = 
     collection = _labelled(collection, log)
     # errors come before long work begins
     test = _test_split(test, class_names(collection, options), log)
-    options, collection, note = choose_descriptor(options, collection)
-    return Opened(collection, test, options, log, () if note is None else (note,))
+    options, collection, found = choose_descriptor(options, collection)
+    return Opened(collection, test, options, log, found)
 
 
 def prepare(source: Any, options: FitOptions, progress: Progress, executor: Executor | None = None) -> Prepared:
@@ -219,16 +221,18 @@ def vectorize(
     """Fit a vectorizer to a collection; every item is read once."""
     if not len(collection):
         raise BagwiseError(f"{collection.source} has no items to learn from.")
-    vectorizer = make_vectorizer(options, collection.modality, n_classes=len(class_names(collection, options)))
+    n_classes = len(class_names(collection, options))
+    vectorizer = make_vectorizer(options, collection.modality, n_classes=n_classes)
+    pooled = n_classes > 0 and options.folds > 0  # for a baseline in cross-validation
     n_samples = N_SAMPLED_ITEMS if collection.modality == "images" else 0
     if executor is not None:
-        how: dict[str, Any] = {"n_samples": n_samples, "progress": progress, "steps": steps}
+        how: dict[str, Any] = {"n_samples": n_samples, "pooled": pooled, "progress": progress, "steps": steps}
         counted = count_parts(vectorizer, collection, options, executor, **how)
         read = collection if len(counted.kept) == len(collection) else collection[counted.kept]
         about = (read, None, vectorizer, counted.skipped, counted.samples, counted.seconds)
         data = WordData(*about, n_learned_from=counted.n_learned_from)
         if not exceeds(counted, options):
-            return replace(data, histograms=stacked(executor, counted.rows))
+            return replace(data, histograms=stacked(executor, counted.rows), pooled=pooled_features(executor, counted))
         pyramid = getattr(vectorizer, "pyramid", ((1, 1),))
         grids = (n_cells(pyramid), pyramid[0][0] * pyramid[0][1])
         return replace(data, rows=PartedRows(executor, counted, vectorizer.n_words, *grids))
@@ -237,12 +241,13 @@ def vectorize(
         on_error=options.on_error,
         n_jobs=options.n_jobs,
         n_samples=n_samples,
+        pooled=pooled,
         progress=progress,
         steps=steps,
     )
     read = collection if len(found.kept) == len(collection) else collection[found.kept]
     counts = WordData(read, found.matrix, vectorizer, found.skipped, found.samples, found.seconds)
-    return replace(counts, n_learned_from=found.n_learned_from)
+    return replace(counts, n_learned_from=found.n_learned_from, pooled=found.pooled)
 
 
 def split_source(collection: Collection) -> tuple[Collection, Collection | None]:
