@@ -35,10 +35,12 @@ def export_onnx(model: Model, path: str | os.PathLike[str]) -> Path:
     """Write a model as an ONNX graph, at its current number of groups.
 
     With a codebook, one run of the graph takes one image or video; otherwise it takes any number of rows. All numbers
-    are float32, except ``label``, which is int64.
+    are float32, except ``label``, which is int64, and images.
 
     - Inputs: ``descriptors`` (M, D), and ``positions`` (M, 2) in [0, 1] if the pyramid has more than one cell; for
       further vocabularies ``descriptors_1``, ``positions_1`` and so on; or ``counts`` (n, d), counts of all words.
+      For network words, instead of both, ``image`` (height, width, 3): an RGB image of uint8, resized as
+      `NetworkFeatures` does it. The network is part of the graph.
     - Outputs: ``features`` (1 or n, n_features); and, if there is a classifier for this number of groups, ``scores``
       (1 or n, n_classes) and ``label`` (1 or n,), the index of the class with the highest score.
 
@@ -173,7 +175,10 @@ def _add_descriptors(graph: _Graph, model: Model) -> str:
         suffix = f"_{number}" if number else ""
         mean = codebook.mean(axis=0, dtype=np.float64).astype(np.float32)
         words = codebook - mean  # centred, to keep digits of words far from the origin
-        descriptors = graph.input(f"descriptors{suffix}", [f"M{suffix}", words.shape[1]])
+        if number < len(model.descriptor_records) and model.descriptor_records[number].name == "NetworkFeatures":
+            descriptors, positions = _add_network(graph, model, number, suffix)
+        else:
+            descriptors, positions = graph.input(f"descriptors{suffix}", [f"M{suffix}", words.shape[1]]), None
         lengths = graph.add("ReduceL2", descriptors, graph.constant(np.array([1]))) if how.weighted else ""
         if lengths:
             one, some = graph.constant(np.float32(1)), graph.add("Greater", lengths, graph.constant(np.float32(0)))
@@ -192,7 +197,8 @@ def _add_descriptors(graph: _Graph, model: Model) -> str:
         third, second = graph.constant(np.array([2])), graph.constant(np.array([1]))
         columns = graph.add("Unsqueeze", graph.constant(first_cells * d + first_word), third)
         if any(grid != (1, 1) for grid in model.pyramid):
-            cells = graph.add("Mul", _add_places(graph, model, suffix), graph.constant(np.array(d)))
+            positions = positions or graph.input(f"positions{suffix}", [f"M{suffix}", 2])
+            cells = graph.add("Mul", _add_places(graph, model, positions), graph.constant(np.array(d)))
             columns = graph.add("Add", columns, graph.add("Unsqueeze", cells, third))
         columns = graph.add("Add", columns, graph.add("Unsqueeze", words_of, second))
         row = graph.add("Reshape", columns, graph.constant(np.array([1, -1])))
@@ -203,9 +209,41 @@ def _add_descriptors(graph: _Graph, model: Model) -> str:
     return counts
 
 
-def _add_places(graph: _Graph, model: Model, suffix: str) -> str:
+def _add_network(graph: _Graph, model: Model, number: int, suffix: str) -> tuple[str, str]:
+    """Add the network that describes images: activations (M, D) and positions (M, 2), from a resized RGB image."""
+    from bagwise.descriptors import efficientnet
+    from bagwise.descriptors.network import NetworkFeatures
+
+    given = model.descriptor
+    descriptor = given[number] if isinstance(given, tuple) else given
+    assert isinstance(descriptor, NetworkFeatures)
+    about = descriptor.identity()
+    layer, how = about["layer"], about["preprocessing"]
+    network = efficientnet.build_graph(descriptor.tensors(), layer)  # an error for other networks
+    image = graph.input(f"image{suffix}", [f"height{suffix}", f"width{suffix}", 3], "UINT8")
+    shifted = graph.add("Sub", graph.cast(image, "FLOAT"), graph.constant(np.float32(255) * np.float32(how["mean"])))
+    scaled = graph.add("Mul", shifted, graph.constant((1 / (255 * np.array(how["std"]))).astype(np.float32)))
+    planes = graph.add("Unsqueeze", graph.add("Transpose", scaled, perm=[2, 0, 1]), graph.constant(np.array([0])))
+    found = graph.include(network, f"network{suffix}.", planes, layer)
+    last = graph.add("Transpose", found, perm=[0, 2, 3, 1])
+    n_channels = len(model.codebooks[number][0])
+    values = graph.add("Reshape", last, graph.constant(np.array([-1, n_channels])))
+    sides = []
+    one, half = graph.constant(np.array(1)), graph.constant(np.float32(0.5))
+    for axis in (3, 2):  # x, then y
+        size = graph.add("Squeeze", graph.add("Shape", found, start=axis, end=axis + 1))
+        numbers = graph.cast(graph.add("Range", graph.constant(np.array(0)), size, one), "FLOAT")
+        sides.append(graph.add("Div", graph.add("Add", numbers, half), graph.cast(size, "FLOAT")))
+    across = graph.add("Unsqueeze", sides[0], graph.constant(np.array([0])))  # one row of the map
+    down = graph.add("Unsqueeze", sides[1], graph.constant(np.array([1])))
+    grid = graph.add("Shape", found, start=2, end=4)
+    columns = [graph.add("Expand", side, grid) for side in (across, down)]
+    columns = [graph.add("Reshape", column, graph.constant(np.array([-1, 1]))) for column in columns]
+    return values, graph.add("Concat", *columns, axis=1)
+
+
+def _add_places(graph: _Graph, model: Model, positions: str) -> str:
     """Add the cell of each descriptor in each grid, shape (M, n_grids), numbered row by row."""
-    positions = graph.input(f"positions{suffix}", [f"M{suffix}", 2])
     n_rows, n_columns = np.array(model.pyramid).T[:, np.newaxis]
     numbers = []
     for axis, n in ((1, n_rows), (0, n_columns)):
@@ -246,10 +284,23 @@ class _Graph:
         self._outputs: list[Any] = []
         self._constants: list[Any] = []
 
-    def input(self, name: str, shape: list[int | str]) -> str:
-        """Declare an input of float32."""
-        self._inputs.append(self._onnx.helper.make_tensor_value_info(name, self._onnx.TensorProto.FLOAT, shape))
+    def input(self, name: str, shape: list[int | str], kind: str = "FLOAT") -> str:
+        """Declare an input."""
+        number = getattr(self._onnx.TensorProto, kind)
+        self._inputs.append(self._onnx.helper.make_tensor_value_info(name, number, shape))
         return name
+
+    def include(self, model: Any, prefix: str, value: str, output: str) -> str:
+        """Add the nodes of a model with one input, which is taken from a value; returns the name of an output."""
+        given = model.graph.input[0].name
+        for initializer in model.graph.initializer:
+            initializer.name = prefix + initializer.name
+            self._constants.append(initializer)
+        for node in model.graph.node:
+            node.input[:] = [value if name == given else prefix + name for name in node.input]
+            node.output[:] = [prefix + name for name in node.output]
+            self._nodes.append(node)
+        return prefix + output
 
     def output(self, name: str, value: str, kind: str, shape: list[int | str]) -> None:
         """Declare a value as an output."""

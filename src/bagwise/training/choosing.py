@@ -108,8 +108,8 @@ def _chosen(options: FitOptions, collection: Collection, looked: _Look) -> tuple
     best = min(found, key=lambda name: found[name])
     told = ", ".join(f"{error:.1%} with {name}" for name, error in found.items())
     return best, (
-        f"Images of {looked.side} pixels are small, so descriptors were compared on {len(sample[0])} of them: errors in "
-        f"cross-validation of {told}. They are described by {best}.",
+        f"Images of {looked.side} pixels are small, so descriptors were compared on {len(sample[0])} of them: errors "
+        f"in cross-validation of {told}. They are described by {best}.",
     )
 
 
@@ -152,9 +152,8 @@ def _error(name: str, options: FitOptions, items: Collection, codes: NDArray[np.
     errors = []
     with no_convergence_warnings():
         for train, test in folds_of(own, chosen):
-            errors.append(
-                np.mean(make_svm(chosen).fit(features[train], own[train]).predict(features[test]) != own[test])
-            )
+            svm = make_svm(chosen).fit(features[train], own[train])
+            errors.append(np.mean(svm.predict(features[test]) != own[test]))
     return float(np.mean(errors))
 
 
