@@ -148,7 +148,7 @@ class FewValues:
         self._values: dict[str, set[str] | None] = {}  # None: not labels
         self._filled: dict[str, int] = {}
 
-    def add(self, fields: Mapping[str, Any], others: Collection[str]) -> None:
+    def add(self, fields: Mapping[str, Any], others: Collection[str | None]) -> None:
         """Add the values of a row; `others` are columns that are something else."""
         for name, value in fields.items():
             if name not in others:
@@ -183,7 +183,8 @@ class FewValues:
 class TableColumns:
     """Which columns of a file are labels, ids, splits, numbers of its rows, and words."""
 
-    def __init__(self, names: Sequence[str], reading: Reading) -> None:
+    def __init__(self, names: Sequence[str], reading: Reading, typed: str | None = None) -> None:
+        """`typed` is the column whose type says that it holds the labels, which are there if no name says so."""
         self.names = list(names)
         self._label = reading.label
         self._shown = [name or f"Unnamed: {i}" for i, name in enumerate(names)]  # as pandas calls them
@@ -193,6 +194,8 @@ class TableColumns:
         self._words = reading.words
         self._keep = {*reading.keep, *(reading.words or ())}
         self._special = _special_columns(names, reading, self._keep)
+        if typed is not None and typed not in self._keep:
+            self._special.setdefault("labels", self.names.index(typed))
         self._id_chosen = reading.id is not None
         self._by_text = False  # labels were not named, but are the only column with text
         self._notes: list[str] = []

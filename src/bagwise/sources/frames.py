@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -502,9 +502,7 @@ def _number_table(frame: _Frame, reading: Reading) -> RawTable:
     limits.check("columns", len(frame.names), f"the {frame.kind} has {len(frame.names):,} columns")
     splits = [name for (name, _), n in zip(frame.parts, frame.sizes, strict=True) for _ in range(n)]
     by_type = frame.label(None)
-    if reading.label is None and by_type is not None and by_type not in (*reading.keep, *(reading.words or ())):
-        reading = replace(reading, label=by_type)
-    columns = TableColumns(frame.names, reading)
+    columns = TableColumns(frame.names, reading, by_type)
     arrays = {name: frame.array(name) for name in frame.names}
     wrong = [i for i, name in enumerate(frame.names) if arrays[name].dtype.kind not in "fiub"]
     texts = [i for i in wrong if isinstance(_first(frame.parts[0][1], frame.names[i]), str)]

@@ -285,10 +285,11 @@ def open_records(
         File, folder, or zip or tar archive.
     text : str or sequence of str, default=None
         Column with the text; several are joined by a line end. By default ``text``, ``body``, ``content`` or
-        ``document``, the first of them that is there.
+        ``document``, the first of them that is there. Names of all columns are found in any case.
     label : str, default=None
         Column with the label, by default ``label``, ``labels``, ``class``, ``category`` or ``target``. In
-        JSONL it may hold a list of labels. An empty one is no label.
+        JSONL it may hold a list of labels. An empty one is no label. Without labels, `notes` of the collection name
+        the columns with few values, which may hold them.
     id : str, default=None
         Column with the id, by default ``id``. Without it the id is the file's name and the record's number, from 1. Of
         several files the name comes first in any case, as in ``books.csv:17``.
