@@ -91,7 +91,7 @@ def test_images_and_classes_of_hugging_face():
     data = hub.Dataset.from_dict(columns, features=features)
     opened = open_collection(data)
     assert opened.labels.tolist() == list(labels)
-    assert opened.notes == ("Labels are in the column 'kind'.",)
+    assert opened.notes == ("Labels are in the column 'kind'; label= chooses another one.",)
     for (_, loaded), one in zip(opened.load(), pixels, strict=True):
         np.testing.assert_array_equal(loaded, one)
     parts = hub.DatasetDict({"train": data, "val": data.select([0, 5])})

@@ -234,7 +234,7 @@ def test_long_records_are_skipped_and_others_read(tmp_path):
         assert [item.load() for item in found] == ["a", "c"]
     # a record of several lines may have no end
     (tmp_path / "a.csv").write_bytes(b'text\na\n"' + b"b\n" * 200 + b'"\nc\n')
-    with pytest.raises(BagwiseError, match=r"a.csv cannot be used: the record that begins at byte 7 is refused, or"):
+    with pytest.raises(BagwiseError, match=r"a.csv cannot be used: the record that begins in line 3, byte 7, is"):
         open_collection(tmp_path / "a.csv", on_error="skip", limits=Limits(text_bytes=100))
     # many short lines are refused before they have so many bytes; a thousand never are
     for n_lines, is_refused in ((1001, True), (999, False)):

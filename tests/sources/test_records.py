@@ -122,7 +122,11 @@ def test_records_of_several_files(tmp_path):
     ("name", "content", "message"),
     [
         ("a.csv", "text,label\ngood,x\nbad\n", r"a.csv:2: it has 1 fields, expected 2: 'text', 'label'"),
-        ("a.csv", 'text,label\ngood,x\n"open,y\n', r"a.csv:2: it cannot be parsed: unexpected end of data"),
+        (
+            "a.csv",
+            'text,label\ngood,x\n"open,y\n',
+            r'a.csv:2: the quote " that opens in line 3 is not closed\.',
+        ),
         ("a.csv", b"text,label\ngood,x\ncaf\xe9,y\n", r"a.csv:2: byte 21 \(0xe9\) is not UTF-8"),
         ("a.jsonl", '{"text": "good"}\n{"text": \n', r"a.jsonl:2: it is not JSON"),
         ("a.jsonl", '{"text": "good"}\n[1]\n', r"a.jsonl:2: it is a JSON list, expected an object"),

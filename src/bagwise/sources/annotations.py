@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +12,7 @@ from typing import Any
 from bagwise._io.storage import Url, as_place
 from bagwise._utils.text import unquote_formula
 from bagwise.errors import BagwiseError, argument, in_python
-from bagwise.sources.columns import USUAL_LABEL, shortened, split_name
+from bagwise.sources.columns import USUAL_LABEL, chosen_column, shortened, split_name, usual_column
 from bagwise.sources.limits import Limits
 
 __all__ = ["Annotations", "LabelFile", "annotations_of"]
@@ -78,7 +77,7 @@ def annotations_of(given: Any, what: str, ids: Sequence[str], source: str, limit
         )
     try:
         return _read_file(given, what, ids, source, limits)
-    except (BagwiseError, csv.Error) as error:
+    except BagwiseError as error:
         raise BagwiseError(f"{os.fspath(given.path)} cannot be used for {what}s: {str(error).rstrip('.')}.") from error
 
 
@@ -151,16 +150,12 @@ def _read_file(file: LabelFile, what: str, ids: Sequence[str], source: str, limi
 def _columns(file: LabelFile, header: Sequence[str], what: str) -> tuple[int, int | None, int | None]:
     """Find the columns of names, labels and splits: as told, by their usual names, or the only one that is left."""
     there = f"there are {shortened(header)}" if header else "it is empty"
-    for wanted in (file.id, file.label, file.split):
-        if wanted is not None and wanted not in header:
+
+    def at(wanted: str | None, usual: Iterable[str]) -> int | None:
+        name = usual_column(usual, header) if wanted is None else chosen_column(wanted, header)
+        if name is None and wanted is not None:
             raise BagwiseError(f"there is no column {wanted!r}; {there}")
-    lower = [name.strip().lower() for name in header]
-
-    def usual(names: Iterable[str]) -> int | None:
-        return next((lower.index(name) for name in names if name in lower), None)
-
-    def at(wanted: str | None, names: Iterable[str]) -> int | None:
-        return usual(names) if wanted is None else list(header).index(wanted)
+        return None if name is None else list(header).index(name)
 
     id_at, split_at, label_at = at(file.id, USUAL_ID), at(file.split, ("split",)), at(file.label, USUAL_LABEL)
     if id_at is None:

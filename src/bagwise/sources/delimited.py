@@ -6,6 +6,7 @@ import csv
 import functools
 import io
 import os
+import re
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,8 +27,8 @@ from bagwise.sources.limits import Limits, check_size
 from bagwise.sources.parquet import ParquetTable, opened_parquet
 from bagwise.sources.places import ending, is_file
 
-__all__ = ["SHEET_ENDINGS", "TAB_ENDINGS", "SheetContent", "as_separator", "column_names", "is_number", "read_rows"]
-__all__ += ["separator_of"]
+__all__ = ["SHEET_ENDINGS", "TAB_ENDINGS", "NoEndError", "SheetContent", "as_separator", "column_names", "is_number"]
+__all__ += ["read_rows", "separator_of", "wrong_row"]
 
 TAB_ENDINGS = frozenset([".tsv", ".tab"])
 SHEET_ENDINGS = frozenset([".xlsx", ".xlsm"])
@@ -93,6 +94,58 @@ def parsed_rows(lines: Iterable[str], **layout: Any) -> Any:
     """Return ``csv.reader(lines, **layout)`` that takes long fields; how much text there is was checked before."""
     csv.field_size_limit(max(csv.field_size_limit(), 2**31 - 1))  # one for the whole process, and too low for texts
     return csv.reader(lines, **layout)
+
+
+class NoEndError(BagwiseError):
+    """Raised for a row that is too long, or has all that is left of a file: where the next one begins is unknown."""
+
+
+def wrong_row(
+    text: str, separator: str, error: csv.Error, line: int = 1, quote: str = '"', advice: str = ""
+) -> BagwiseError:
+    r"""Build the error for rows that cannot be parsed, which begin in a line: say where the quote in question opens.
+
+    It is a `NoEndError` if a quote is not closed, and there are more lines.
+
+    >>> print(str(wrong_row('a,b\n"c,d\ne,f\n', ",", csv.Error("unexpected end of data"), line=5))[:67])
+    the quote " that opens in line 6 is not closed up to the end, line 7
+    """
+    opens, closes = _open_quote(text, separator, quote)
+    if opens is None:
+        return BagwiseError(f"line {line} cannot be parsed: {error}")
+    first = last = line + text.count("\n", 0, opens)
+    if closes is None:
+        last = line + text.rstrip("\r\n").count("\n")
+        what = "is not closed" if first == last else f"is not closed up to the end, line {last}"
+    else:
+        what = f"closes within a field, in line {line + text.count(chr(10), 0, closes)}"
+    kind = NoEndError if closes is None and first != last else BagwiseError
+    return kind(
+        f"the quote {quote} that opens in line {first} {what}. Close it, or write {2 * quote} for a quote in a text "
+        f"that has {quote} around it{advice}"
+    )
+
+
+def _open_quote(text: str, separator: str, quote: str) -> tuple[int | None, int | None]:
+    """Return where the first field opens whose quote is not closed, or not before a separator; and where it closes."""
+    field_end = re.compile(f"[{re.escape(separator)}\r\n]")
+    at = 0
+    while at < len(text):
+        if text[at] != quote:
+            found = field_end.search(text, at)
+            if found is None:
+                break
+            at = found.end()
+            continue
+        closes = text.find(quote, at + 1)
+        while closes >= 0 and text[closes + 1 : closes + 2] == quote:
+            closes = text.find(quote, closes + 2)
+        if closes < 0:
+            return at, None
+        if text[closes + 1 : closes + 2] not in ("", separator, "\r", "\n"):
+            return at, closes
+        at = closes + 2
+    return None, None
 
 
 def _first_rows(head: str, separator: str, quote: str | None, n: int) -> list[list[str]]:
@@ -238,14 +291,17 @@ def read_rows(
         text = decode_text(file.read(), encoding if end not in SHEET_ENDINGS else None)
     separator = as_separator(sep) or separator_of(path, text[:_HEAD])
     rows = parsed_rows(io.StringIO(text, newline=""), delimiter=separator, strict=True)
-    header: list[str] = next(rows, [])
     found: list[list[str]] = []
-    for row in rows:
-        if row and len(row) != len(header):
-            raise BagwiseError(f"line {rows.line_num} has {len(row)} fields, the first line has {len(header)}")
-        if row:
-            found.append(row)
-            limits.check("rows", len(found), f"it has more than {limits.rows:,} rows")
+    try:
+        header: list[str] = next(rows, [])
+        for row in rows:
+            if row and len(row) != len(header):
+                raise BagwiseError(f"line {rows.line_num} has {len(row)} fields, the first line has {len(header)}")
+            if row:
+                found.append(row)
+                limits.check("rows", len(found), f"it has more than {limits.rows:,} rows")
+    except csv.Error as error:
+        raise wrong_row(text, separator, error) from error
     return header, found
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -19,12 +19,17 @@ from bagwise.sources.collection import Collection
 from bagwise.sources.columns import (
     USUAL_LABEL,
     USUAL_TEXT,
+    FewValues,
     RawTable,
     Reading,
     TableColumns,
+    chosen_column,
+    likely_note,
     optional_columns,
     shortened,
     split_name,
+    taken_note,
+    usual_column,
 )
 from bagwise.sources.items import Item
 from bagwise.sources.limits import Limits, as_limits
@@ -35,6 +40,7 @@ __all__ = ["frame_columns", "is_frame", "modality_of_frame", "open_frame"]
 
 USUAL_IMAGE = ("image", "img")
 _MODALITIES = ("images", "texts", "table")
+_OF_LABELS = (str, bool, int, float, np.generic, list)
 # Modes of Pillow that PNG files hold.
 _PNG_MODES = ("1", "L", "LA", "I", "I;16", "P", "RGB", "RGBA")
 
@@ -172,10 +178,11 @@ class _Frame:
             raise BagwiseError(f"The {self.kind} has {self.n_rows} rows and {len(self.names)} columns. Give some.")
 
     def check(self, name: str) -> str:
-        """Raise an error unless there is such a column."""
-        if name not in self.names:
+        """Return the column of this name; raise an error if there is none."""
+        found = chosen_column(name, self.names)
+        if found is None:
             raise BagwiseError(f"The {self.kind} has no column {name!r}; there are {shortened(self.names)}.")
-        return name
+        return found
 
     def column(self, name: str) -> list[Any]:
         """Return the values of a column."""
@@ -196,24 +203,34 @@ class _Frame:
         typed = [name for name in self.names if type(self.feature(name)).__name__ == "Image"]
         if typed:
             return typed[0]
-        for name in USUAL_IMAGE:
-            if name in self.names and _is_image(_first(self.parts[0][1], name)):
-                return name
-        return None
+        return self._usual(USUAL_IMAGE, _is_image)
 
     def text(self) -> str | None:
         """Return the column of texts, if there is one."""
-        usual = (name for name in USUAL_TEXT if name in self.names)
-        return next((name for name in usual if isinstance(_first(self.parts[0][1], name), str)), None)
+        return self._usual(USUAL_TEXT, lambda value: isinstance(value, str))
 
-    def label(self, given: str | None) -> str | None:
+    def _usual(self, known: Sequence[str], fits: Callable[[Any], bool]) -> str | None:
+        """Return the first column with a usual name whose first value fits."""
+        found = (usual_column((one,), self.names) for one in known)
+        return next((name for name in found if name is not None and fits(_first(self.parts[0][1], name))), None)
+
+    def label(self, given: str | None, others: Sequence[str] = ()) -> str | None:
         """Return the column of labels: the given one, one of a usual name, or the only one with names of classes."""
         if given is not None:
             return self.check(given)
-        lower = {name.lower(): name for name in reversed(self.names)}
         typed = [name for name in self.names if _class_names(self.feature(name)) is not None]
-        usual = next((lower[name] for name in USUAL_LABEL if name in lower), None)
-        return usual or (typed[0] if len(typed) == 1 else None)
+        return usual_column(USUAL_LABEL, self.names, others) or (typed[0] if len(typed) == 1 else None)
+
+    def likely_labels(self, others: Sequence[str | None]) -> list[str]:
+        """Return columns with few values, which may hold the labels; `others` hold something else."""
+        beside = FewValues()
+        for name in self.names:
+            if name in others or not isinstance(_first(self.parts[0][1], name), _OF_LABELS):
+                continue
+            for value in self.column(name):
+                if not _is_missing(value) and not beside.add_value(name, value):
+                    break
+        return beside.likely
 
     def strings(self, name: str) -> list[str]:
         """Return a column as strings; what is missing is an empty one."""
@@ -364,9 +381,10 @@ def _items(
     decoder: Any = ImageDecoder(mode, limits) if modality == "images" else TextDecoder(None, limits)
     if modality == "images":
         require("PIL.Image", "image", "Reading images")
-    label = frame.label(label)
+    given_label = label
+    label = frame.label(label, columns)
     label_sets = [()] * frame.n_rows if label is None else frame.label_sets(label)
-    split = "split" if split is None and "split" in frame.names else split
+    split = usual_column(("split",), frame.names, columns) if split is None else split
     splits: list[str | None] = [name for (name, _), n in zip(frame.parts, frame.sizes, strict=True) for _ in range(n)]
     if split is not None:
         splits = [split_name(one) if one else None for one in frame.strings(frame.check(split))]
@@ -380,13 +398,18 @@ def _items(
         Item(name, content, decoder, labels, of)
         for name, content, labels, of in zip(ids, contents, label_sets, splits, strict=True)
     ]
-    notes = [] if label is None or label.lower() in USUAL_LABEL else [f"Labels are in the column {label!r}."]
+    notes = taken_note(label, frame.names, given_label)
+    classes = set(label_sets) - {()}
+    if len(classes) < 2 and given_label is None:
+        others = (*columns, label, split, usual_column(("id",), frame.names) if id is None else frame.check(id))
+        notes += likely_note(frame.likely_labels(others), None if not classes else "All items have the same label. ")
     return Collection(items, modality, f"the {frame.kind}", notes=notes, limits=limits)
 
 
 def _ids(frame: _Frame, given: str | None) -> list[str]:
-    if given is not None or "id" in frame.names:
-        ids = frame.strings(frame.check(given or "id"))
+    usual = usual_column(("id",), frame.names)
+    if given is not None or usual is not None:
+        ids = frame.strings(frame.check(given or usual or ""))
         if given is not None or (len(set(ids)) == len(ids) and all(ids)):
             return ids
     names = frame.ids()
@@ -479,9 +502,7 @@ def _number_table(frame: _Frame, reading: Reading) -> RawTable:
     limits.check("columns", len(frame.names), f"the {frame.kind} has {len(frame.names):,} columns")
     splits = [name for (name, _), n in zip(frame.parts, frame.sizes, strict=True) for _ in range(n)]
     by_type = frame.label(None)
-    if reading.label is None and by_type is not None and by_type not in (*reading.keep, *(reading.words or ())):
-        reading = replace(reading, label=by_type)
-    columns = TableColumns(frame.names, reading)
+    columns = TableColumns(frame.names, reading, by_type)
     arrays = {name: frame.array(name) for name in frame.names}
     wrong = [i for i, name in enumerate(frame.names) if arrays[name].dtype.kind not in "fiub"]
     texts = [i for i in wrong if isinstance(_first(frame.parts[0][1], frame.names[i]), str)]
@@ -518,11 +539,16 @@ def _anndata_table(source: Any, reading: Reading) -> RawTable:
         raise BagwiseError(f"{argument('keep')} is for columns of tables, but this is AnnData. Leave it out.")
     frame = _Frame(source.obs) if len(source.obs.columns) else None
     names = [] if frame is None else frame.names
-    for name in (reading.label, reading.id, reading.split):
-        if name is not None and name not in names:
-            raise BagwiseError(f"obs has no column {name!r}; there are {shortened(names)}.")
-    label = None if frame is None else frame.label(reading.label)
-    chosen = {"labels": label, "splits": reading.split or ("split" if "split" in names else None), "ids": reading.id}
+
+    def column(wanted: str | None, *usual: str) -> str | None:
+        name = usual_column(usual, names) if wanted is None else chosen_column(wanted, names)
+        if name is None and wanted is not None:
+            raise BagwiseError(f"obs has no column {wanted!r}; there are {shortened(names)}.")
+        return name
+
+    chosen = {"labels": column(reading.label), "splits": column(reading.split, "split"), "ids": column(reading.id)}
+    label = None if frame is None else frame.label(chosen["labels"])
+    chosen["labels"] = label
     others = {what: frame.strings(name) for what, name in chosen.items() if frame is not None and name is not None}
     ids = [str(name) for name in source.obs_names]
     if len(set(ids)) == len(ids):
@@ -530,7 +556,7 @@ def _anndata_table(source: Any, reading: Reading) -> RawTable:
     X, genes = anndata_matrix(source, reading.layer)
     coded = [name for name in names if type(source.obs[name].dtype).__name__ == "CategoricalDtype"]
     n_values = {name: len(source.obs[name].cat.categories) for name in coded}
-    notes = label_notes(n_values, len(ids), label)
+    notes = taken_note(label, names, reading.label) + label_notes(n_values, len(ids), label)
     return RawTable(X, **optional_columns(others), feature_names=different_names(genes), notes=tuple(notes))
 
 

@@ -15,7 +15,18 @@ from bagwise._utils.extras import require
 from bagwise._utils.matrices import checked_csr
 from bagwise._utils.memory import readable_size
 from bagwise.errors import BagwiseError, argument
-from bagwise.sources.columns import USUAL_LABEL, RawTable, Reading, few_values, optional_columns, shortened
+from bagwise.sources.columns import (
+    USUAL_LABEL,
+    RawTable,
+    Reading,
+    chosen_column,
+    few_values,
+    likely_note,
+    optional_columns,
+    shortened,
+    taken_note,
+    usual_column,
+)
 from bagwise.sources.contents import FileContent
 from bagwise.sources.guarded import Send, read_guarded
 from bagwise.sources.limits import Limits
@@ -63,12 +74,7 @@ def obs_columns(path: str, limits: Limits) -> list[str]:
 def label_notes(columns: Mapping[str, int], n_rows: int, label: str | None) -> list[str]:
     """Say which columns of `obs` may hold the labels, by their numbers of values, if none was chosen."""
     likely = [name for name, n_values in columns.items() if few_values(n_values, n_rows)]
-    if label is not None or not likely:
-        return []
-    which = " or ".join(filter(None, (", ".join(map(repr, likely[:-1])), repr(likely[-1]))))
-    choice = argument("label", likely[0]) if len(likely) == 1 else f"choose it by {argument('label')}"
-    usual = f"No column of obs is named {', '.join(USUAL_LABEL[:-1])} or {USUAL_LABEL[-1]}."
-    return [f"{usual} If {which} holds the labels: {choice}"]
+    return likely_note(likely if label is None else [], where="column of obs")
 
 
 def different_names(names: Sequence[str]) -> list[str]:
@@ -190,20 +196,23 @@ class _File:
             raise BagwiseError(f"it has no matrix X.{which}")
         obs, var = self._group("obs"), self._group("raw/var" if layer == "raw" else "var")
         columns = self._columns(obs)
-        lower = {name.lower(): name for name in reversed(columns)}
-        label = reading.label or next((lower[name] for name in USUAL_LABEL if name in lower), None)
-        chosen = {"labels": label, "splits": reading.split or ("split" if "split" in columns else None)}
-        chosen["ids"] = reading.id
-        for name in chosen.values():
-            if name is not None and name not in columns:
-                raise BagwiseError(f"obs has no column {name!r}; there are {shortened(columns)}.")
+
+        def column(wanted: str | None, *usual: str) -> str | None:
+            name = usual_column(usual, columns) if wanted is None else chosen_column(wanted, columns)
+            if name is None and wanted is not None:
+                raise BagwiseError(f"obs has no column {wanted!r}; there are {shortened(columns)}.")
+            return name
+
+        label = column(reading.label, *USUAL_LABEL)
+        chosen = {"labels": label, "splits": column(reading.split, "split"), "ids": column(reading.id)}
         n_rows = self._send_strings("index", obs, self._index_of(obs))
         n_columns = self._send_strings("names", var, self._index_of(var))
         for what, name in chosen.items():
             if name is not None and self._send_strings(what, obs, name) != n_rows:
                 raise BagwiseError(f"it is damaged: column {name!r} of obs has not {n_rows} rows.")
         kind = self._send_matrix(place, (n_rows, n_columns))
-        notes = label_notes(self._categories(obs, columns), n_rows, label)
+        notes = taken_note(label, columns, reading.label)
+        notes += label_notes(self._categories(obs, columns), n_rows, label)
         if layer is None and layers:
             notes.append(f"The matrix X is read; there are layers {shortened(layers)}, chosen by {argument('layer')}.")
         self._send({"kind": kind, "shape": (n_rows, n_columns), "notes": notes}, b"")

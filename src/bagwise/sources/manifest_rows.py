@@ -18,7 +18,7 @@ from bagwise._io.storage import STORES, Url
 from bagwise._utils.extras import require
 from bagwise._utils.text import unquote_formula
 from bagwise.errors import BagwiseError, argument
-from bagwise.sources.columns import USUAL_LABEL, shortened, split_name
+from bagwise.sources.columns import USUAL_LABEL, chosen_column, shortened, split_name, usual_column
 from bagwise.sources.contents import File, FileContent, as_file
 from bagwise.sources.delimited import head_of
 from bagwise.sources.limits import Limits
@@ -77,21 +77,21 @@ class _Columns(NamedTuple):
     @classmethod
     def found_in(cls, names: Sequence[str], file: ManifestFile) -> _Columns:
         """Find columns as told, or by their usual names."""
-        for wanted in (file.label, file.id, file.split):
-            if wanted is not None and wanted not in names:
+
+        def column(wanted: str | None, *usual: str) -> str | None:
+            name = usual_column(usual, names) if wanted is None else chosen_column(wanted, names)
+            if name is None and wanted is not None:
                 raise BagwiseError(f"there is no column {wanted!r}; there are {shortened(names)}")
+            return name
 
-        def usual(*known: str) -> str | None:
-            return next((name for name in known if name in names), None)
-
-        url = usual(*USUAL_URL)
+        label, split, id = column(file.label, *USUAL_LABEL), column(file.split, "split"), column(file.id, "id")
+        url = column(None, *USUAL_URL)
         if url is None:
             raise BagwiseError(f"none of its columns is named url; there are {shortened(names)}")
-        offset, size = usual("offset"), usual("size")
-        if offset is not None and (size is None or (file.id or usual("id")) is None):
+        offset, size = column(None, "offset"), column(None, "size")
+        if offset is not None and (size is None or id is None):
             raise BagwiseError("it has a column offset, of parts of files, which needs columns size and id as well")
-        label, split = file.label or usual(*USUAL_LABEL), file.split or usual("split")
-        return cls(url, file.id or usual("id"), label, split, size, offset)
+        return cls(url, id, label, split, size, offset)
 
     @property
     def of_rows(self) -> list[str]:

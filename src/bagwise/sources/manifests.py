@@ -22,7 +22,7 @@ from bagwise._utils.text import quote_formula
 from bagwise.errors import BagwiseError
 from bagwise.sources.archives import TarMember
 from bagwise.sources.collection import Collection
-from bagwise.sources.columns import USUAL_TEXT
+from bagwise.sources.columns import USUAL_TEXT, usual_column
 from bagwise.sources.contents import File, FileContent, PartContent, UrlContent, as_file
 from bagwise.sources.delimited import TAB_ENDINGS, column_names
 from bagwise.sources.items import Content, Decoder, Item
@@ -53,7 +53,7 @@ def as_manifest(path: Any, limits: Limits, **given: Any) -> ManifestFile | None:
         names = _names_of(place, end, limits, given.get("sep"))
     except BagwiseError:
         return None  # told by the reader of what it is
-    if not any(name in names for name in USUAL_URL) or any(name in names for name in USUAL_TEXT):
+    if usual_column(USUAL_URL, names) is None or usual_column(USUAL_TEXT, names) is not None:
         return None
     return ManifestFile(place, **given)
 

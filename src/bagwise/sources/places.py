@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +19,21 @@ from bagwise.sources.contents import FileContent, UrlContent
 from bagwise.sources.items import Content, Decoder, Item
 from bagwise.sources.limits import Limits
 
-__all__ = ["FileContent", "arrange", "collect", "ending", "is_file", "list_place"]
+__all__ = ["FileContent", "arrange", "collect", "ending", "is_file", "linked_notes", "list_place"]
 
 # Folders by URL that are listed at a time, and how deep they may be.
 _AT_A_TIME, _MOST_LEVELS = 16, 100
+_NAMED = 5  # links in a note
 
 
 def list_place(path: str | os.PathLike[str], limits: Limits | None = None) -> tuple[dict[str, Content], list[str]]:
     """List the files of a folder, an archive or a single file: their contents by name, and ignored names.
 
     Names are relative, with ``/`` between folders, in order of code points. Ignored are hidden files (or those in a
-    hidden folder), what macOS adds to archives, links to folders, and what is not a regular file.
+    hidden folder), what macOS adds to archives, and what is not a regular file.
+
+    Links to folders of this machine are followed, but each folder is read once: links to a folder that is read already,
+    or to one that the place is in, are ignored, and so are links that lead nowhere; `linked_notes` says so.
     """
     path = as_place(path)
     if isinstance(path, Url):
@@ -129,15 +133,29 @@ def is_file(path: Any) -> bool:
 
 
 def _walk(folder: Path) -> tuple[list[str], list[str]]:
-    """List the regular files below a folder (links to files included), and apart from them everything else."""
-    names, ignored, folders = [], [], [""]
-    while folders:
+    """List the regular files below a folder (links to files included), and apart from them everything else.
+
+    Links to folders are followed after all folders that are no links, in order of their names.
+    """
+    root = os.path.realpath(folder)
+    read = {_place_of(above) for above in (root, *map(str, Path(root).parents))}
+    names: list[str] = []
+    ignored: list[str] = []
+    links: list[str] = []
+    folders = [""]
+    while folders or links:
+        if not folders:
+            links.sort(reverse=True)
+            folders = _unread(folder, links.pop(), read, ignored)
+            continue
         here = folders.pop()
         with os.scandir(folder / here) as entries:
             for entry in entries:
                 name = f"{here}{entry.name}"
-                if entry.is_dir(follow_symlinks=False):
-                    folders.append(f"{name}/")
+                if entry.is_symlink() and os.path.isdir(entry.path):
+                    links.append(name)
+                elif entry.is_dir(follow_symlinks=False):
+                    folders += _unread(folder, name, read, ignored)
                 elif _is_file(entry):
                     names.append(name)
                 else:
@@ -145,11 +163,49 @@ def _walk(folder: Path) -> tuple[list[str], list[str]]:
     return names, ignored
 
 
+def _unread(folder: Path, name: str, read: set[tuple[int, int]], ignored: list[str]) -> list[str]:
+    """Return a folder below another as one to read, unless it was read: then its name goes to the ignored ones."""
+    place = _place_of(folder / name)
+    if place in read:
+        ignored.append(name)
+        return []
+    read.add(place)
+    return [f"{name}/"]
+
+
+def _place_of(folder: str | Path) -> tuple[int, int]:
+    about = os.stat(folder)
+    return about.st_dev, about.st_ino
+
+
 def _is_file(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_file()
     except OSError:  # links that lead to one another
         return False
+
+
+def linked_notes(path: Any, ignored: Sequence[str]) -> list[str]:
+    """Say which links in a folder of this machine were ignored, by what `list_place` ignored."""
+    if isinstance(path, Url) or not os.path.isdir(path):
+        return []
+    there = {name: Path(path, name) for name in ignored if not any(part.startswith(".") for part in name.split("/"))}
+    twice = [name for name, place in there.items() if place.is_dir()]
+    lost = [name for name, place in there.items() if place.is_symlink() and not os.path.exists(place)]
+    notes = []
+    if twice:
+        notes.append(
+            f"Folders are read once, so links to folders that are read by another name, or that {os.fspath(path)} is "
+            f"in, were left out: {_some(twice)}."
+        )
+    if lost:
+        notes.append(f"Links that lead nowhere were left out: {_some(lost)}.")
+    return notes
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(sorted(names)[:_NAMED]) + more
 
 
 def ending(name: str) -> str:
@@ -231,7 +287,7 @@ def collect(
         own = (label,) if _by_folder(labels) and label is not None else ()
         items.append(Item(name, contents[name], decoder, own, split if _by_folder(splits) else None))
     others = sorted([*ignored, *(set(contents) - set(chosen))])
-    notes = []
+    notes = linked_notes(path, ignored)
     tables = [name for name in others if "/" not in name and ending(name) in (".csv", ".tsv", ".xlsx")]
     if _by_folder(labels) and len(tables) == 1 and os.path.isdir(path) and not any(item.labels for item in items):
         beside = argument("labels", os.path.join(path, tables[0]))

@@ -18,16 +18,28 @@ from bagwise._utils.memory import readable_size
 from bagwise._utils.text import unquote_formula
 from bagwise.errors import BagwiseError, argument, in_python, unknown_name
 from bagwise.sources.collection import Collection
-from bagwise.sources.columns import USUAL_LABEL, USUAL_TEXT, shortened, split_name
+from bagwise.sources.columns import (
+    USUAL_LABEL,
+    USUAL_TEXT,
+    FewValues,
+    chosen_column,
+    likely_note,
+    shortened,
+    split_name,
+    taken_note,
+    usual_column,
+)
 from bagwise.sources.contents import FileContent, UrlContent
 from bagwise.sources.delimited import (
     SHEET_ENDINGS,
     TAB_ENDINGS,
+    NoEndError,
     SheetContent,
     as_separator,
     head_of,
     parsed_rows,
     separator_of,
+    wrong_row,
 )
 from bagwise.sources.items import Content, Item, Skipped, check_encoding, check_on_error, decode_text, warn_skipped
 from bagwise.sources.limits import Limits, as_limits
@@ -36,6 +48,7 @@ from bagwise.sources.places import (
     arrange,
     chosen_endings,
     ending,
+    linked_notes,
     list_place,
     nothing_found,
     without_file,
@@ -105,7 +118,8 @@ class RecordFormat:
         if self.delimiter is None or self.names is not None:
             return self, 0
         names, start = self.first_row(file, limits)
-        if len(set(names)) < len(names):
+        named = [name for name in names if name]  # commas at the end of all lines make columns without a name
+        if len(set(named)) < len(named):
             raise BagwiseError(f"it has columns of the same name: {shortened(names)}")
         return RecordFormat(tuple(names), self.delimiter, self.quote, self.encoding), start
 
@@ -115,7 +129,7 @@ class RecordFormat:
         try:
             names = next(self._rows(lines), None)
         except csv.Error as error:
-            raise BagwiseError(f"its first line cannot be parsed: {error}") from error
+            raise self._wrong_row(lines, error) from error
         if not names:
             raise BagwiseError("it is empty, or its first line is: there are no names of columns")
         limits.check("columns", len(names), f"it has {len(names):,} columns")
@@ -137,8 +151,10 @@ class RecordFormat:
             except StopIteration:
                 return
             except csv.Error as error:
-                found = BagwiseError(f"it cannot be parsed: {error}")
-            except _NoEndError:
+                found = self._wrong_row(lines, error)
+                if isinstance(found, NoEndError):
+                    raise found from error
+            except NoEndError:
                 raise
             except BagwiseError as error:
                 found = error
@@ -162,6 +178,12 @@ class RecordFormat:
             return map(self._divide, lines)
         return parsed_rows(lines, delimiter=self.delimiter, quotechar=self.quote, strict=True)
 
+    def _wrong_row(self, lines: _Lines, error: csv.Error) -> BagwiseError:
+        assert self.delimiter is not None
+        assert self.quote is not None  # other files are not parsed by csv
+        advice = in_python("; if quotes are plain characters, pass quote=None", "; or save it as .tsv, without quotes")
+        return wrong_row("".join(lines.of_record), self.delimiter, error, lines.number, self.quote, advice)
+
     def _divide(self, line: str) -> list[str]:
         bare = line.rstrip("\r\n")
         return bare.split(self.delimiter) if bare else []
@@ -175,24 +197,24 @@ class RecordFormat:
         return dict(zip(self.names, row, strict=True))
 
 
-class _NoEndError(BagwiseError):
-    """Raised for a record that is too long, after which it is unknown where the next one begins."""
-
-
 class _Lines(Iterator[str]):
     """The decoded lines of a file. Unlike a generator, it continues after a line that cannot be decoded."""
 
     def __init__(self, file: BinaryIO, position: int, format: RecordFormat, limits: Limits) -> None:
-        file.seek(position)
+        self._several = format.quote is not None  # a record may have several lines
+        file.seek(0 if self._several else position)
+        self.number = 1 + file.read(position).count(b"\n") if self._several else 1  # of the first line of a record
         self.position = position
+        self.of_record: list[str] = []
         self.begin_record()
         self._file = file
         self._encoding = format.encoding
-        self._several = format.quote is not None  # a record may have several lines
         self._limits = limits
 
     def begin_record(self) -> int:
         """Say that the next line is the first of a record; gives where it begins."""
+        self.number += len(self.of_record)
+        self.of_record = []
         self._begin, self._n_lines = self.position, 0
         return self._begin
 
@@ -212,9 +234,12 @@ class _Lines(Iterator[str]):
             size = readable_size(most) if n_bytes > most else counted
             error = self._limits.exceeded("text_bytes", f"it has more than {size}")
             if self._several:
-                raise _NoEndError(f"the record that begins at byte {self._begin} is refused, or has no end: {error}")
+                where = f"line {self.number}, byte {self._begin}"
+                raise NoEndError(f"the record that begins in {where}, is refused, or has no end: {error}")
             raise error
-        return decode_text(line, self._encoding, start)
+        self.of_record.append("\n")  # a line that cannot be decoded counts as well
+        self.of_record[-1] = decode_text(line, self._encoding, start)
+        return self.of_record[-1]
 
 
 def _parse_json(line: str) -> dict[str, Any] | None:
@@ -260,10 +285,11 @@ def open_records(
         File, folder, or zip or tar archive.
     text : str or sequence of str, default=None
         Column with the text; several are joined by a line end. By default ``text``, ``body``, ``content`` or
-        ``document``, the first of them that is there.
+        ``document``, the first of them that is there. Names of all columns are found in any case.
     label : str, default=None
         Column with the label, by default ``label``, ``labels``, ``class``, ``category`` or ``target``. In
-        JSONL it may hold a list of labels. An empty one is no label.
+        JSONL it may hold a list of labels. An empty one is no label. Without labels, `notes` of the collection name
+        the columns with few values, which may hold them.
     id : str, default=None
         Column with the id, by default ``id``. Without it the id is the file's name and the record's number, from 1. Of
         several files the name comes first in any case, as in ``books.csv:17``.
@@ -322,7 +348,8 @@ def open_records(
     by_folder = arrange(names)
     items: list[Item] = []
     skipped: list[Skipped] = []
-    notes: list[str] = []
+    notes: list[str] = linked_notes(path, ignored)
+    beside = FewValues()
     for name in names:
         content = contents[name]
         try:
@@ -338,7 +365,7 @@ def open_records(
         folder, by_split = by_folder[name]
         by_place = PurePosixPath(name).stem if label_from == "file" else folder
         file = _File(name, content, format, wanted, label_from, by_place, by_split, len(names) > 1, limits)
-        for found in file.items():
+        for found in file.items(beside, notes):
             if isinstance(found, Item):
                 items.append(found)
             elif on_error == "skip":
@@ -354,6 +381,9 @@ def open_records(
     if not items:
         raise BagwiseError(f"{source} holds no records: {', '.join(names[:3])} have no line beyond names of columns.")
     others = sorted([*ignored, *(set(contents) - set(names))])
+    classes = {item.labels for item in items} - {()}
+    if len(classes) < 2 and label is None and labels is None:
+        notes += likely_note(beside.likely, None if not classes else "All items have the same label. ")
     return annotated(Collection(items, "texts", source, others, notes, skipped, limits), labels, splits)
 
 
@@ -368,18 +398,27 @@ class Columns(NamedTuple):
     def found_in(self, names: Iterable[str]) -> Columns:
         """Fill in usual names; raise an error if a column is missing."""
         there = list(names)
-        for name in (*self.text, self.label, self.id, self.split):
-            if name is not None and name not in there:
-                raise BagwiseError(f"there is no column {name!r}; there are {shortened(there)}")
-        text = self.text or tuple(name for name in USUAL_TEXT if name in there)[:1]
+
+        def chosen(wanted: str) -> str:
+            name = chosen_column(wanted, there)
+            if name is None:
+                raise BagwiseError(f"there is no column {wanted!r}; there are {shortened(there)}")
+            return name
+
+        text = tuple(map(chosen, self.text))
+        given = [None if name is None else chosen(name) for name in self[1:]]
+        taken = {*text, *(name for name in given if name is not None)}
+        if not text:
+            text = tuple(filter(None, [usual_column(USUAL_TEXT, there, taken)]))
         if not text:
             raise BagwiseError(
                 f"none of the columns is named {', '.join(USUAL_TEXT)}; there are {shortened(there)}. "
                 f"Choose by {argument('text')}. If the first line of the file is a record already, "
                 + in_python("name its columns by columns=", "write a line with names of columns before it")
             )
-        usual = (next((name for name in known if name in there), None) for known in (USUAL_LABEL, ("id",), ("split",)))
-        return Columns(text, *(name or other for name, other in zip(self[1:], usual, strict=True)))
+        usual = (usual_column(known, there, taken) for known in (USUAL_LABEL, ("id",), ("split",)))
+        label, id, split = (other if name is None else name for name, other in zip(given, usual, strict=True))
+        return Columns(text, label, id, split)
 
 
 @dataclass(frozen=True)
@@ -396,16 +435,21 @@ class _File:
     prefix: bool
     limits: Limits
 
-    def items(self) -> Iterator[Item | Skipped]:
-        """Yield the item of each record, or why it cannot be used."""
+    def items(self, beside: FewValues, notes: list[str]) -> Iterator[Item | Skipped]:
+        """Yield the item of each record, or why it cannot be used.
+
+        Values of columns that are nothing else are added to `beside`, and which column the labels are to `notes`.
+        """
         # members of archives notice changes themselves
         stamp = self.content.stamp() if isinstance(self.content, (FileContent, UrlContent)) else None
         columns = decoder = None
+        seen: dict[str, None] = {}
         with self.content.open() as file, self._named_errors():
             try:
                 format, start = self.format.with_header(file, self.limits)
                 if format.names is not None:
                     columns = self._columns_in(format.names)
+                    seen = dict.fromkeys(format.names)
             except BagwiseError as error:
                 raise BagwiseError(f"{self.content.source} cannot be used: {error}.") from error
             for number, (first, last, fields) in enumerate(format.scan(file, start, self.limits), start=1):
@@ -414,23 +458,36 @@ class _File:
                         raise fields
                     if columns is None:
                         columns = self._columns_in(fields)
+                    if not fields.keys() <= seen.keys():  # records of JSON may have fields that others lack
+                        seen |= dict.fromkeys(fields)
+                        columns = self._with_fields(columns, seen)
                     if decoder is None:
                         decoder = RecordDecoder(format, columns.text)
                     decoder.text_of(fields)
                     inner = self._id_of(fields, columns)
                     labels, split = self._labels_of(fields, columns), self._split_of(fields, columns)
+                    if self.wanted.label is None:
+                        beside.add(fields, (*columns.text, *columns[1:]))
                 except BagwiseError as error:
                     yield Skipped(f"{self.name}:{number}", str(error))
                     continue
                 id = f"{self.name}:{number if inner is None else inner}" if self.prefix or inner is None else inner
                 yield Item(id, RecordContent(self.content, first, last, number, stamp), decoder, labels, split)
+        if columns is not None and self.label_from in ("auto", "column"):
+            notes += [note for note in taken_note(columns.label, seen, self.wanted.label) if note not in notes]
 
     @contextmanager
     def _named_errors(self) -> Iterator[None]:
         try:
             yield
-        except _NoEndError as error:
+        except NoEndError as error:
             raise BagwiseError(f"{self.content.source} cannot be used: {str(error).rstrip('.')}.") from error
+
+    def _with_fields(self, columns: Columns, names: Iterable[str]) -> Columns:
+        """Fill in columns of labels and splits that the first records did not have."""
+        found = self._columns_in(names)
+        label = found.label if columns.label is None else columns.label
+        return columns._replace(label=label, split=found.split if columns.split is None else columns.split)
 
     def _columns_in(self, names: Iterable[str]) -> Columns:
         columns = self.wanted.found_in(names)
@@ -537,4 +594,4 @@ def has_text_column(
     format = RecordFormat.of(name, sep=sep, encoding=encoding, head=head_of(content, encoding))
     with content.open() as file:
         names, _ = format.first_row(file, limits)
-    return any(usual in names for usual in USUAL_TEXT)
+    return usual_column(USUAL_TEXT, names) is not None

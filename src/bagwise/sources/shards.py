@@ -22,7 +22,7 @@ from bagwise._utils.threads import map_in_order
 from bagwise.errors import BagwiseError, argument
 from bagwise.sources.archives import TarMember, is_tar, list_archive, tar_members
 from bagwise.sources.collection import Collection
-from bagwise.sources.columns import USUAL_LABEL
+from bagwise.sources.columns import USUAL_LABEL, chosen_column, usual_column
 from bagwise.sources.contents import File, FileContent, UrlContent
 from bagwise.sources.items import Decoder
 from bagwise.sources.limits import Limits, as_limits
@@ -269,8 +269,10 @@ def _label_of(sample: Mapping[str, TarMember], wanted: str | None, limits: Limit
         fields = json.loads(_text_of(sample["json"], limits) or "null")
     except (ValueError, RecursionError) as error:
         raise BagwiseError(f"{sample['json'].source} is not JSON: {error}.") from error
-    names = USUAL_LABEL if wanted is None else (wanted,)
-    value = next((fields[name] for name in names if name in fields), None) if isinstance(fields, dict) else None
+    value = None
+    if isinstance(fields, dict):
+        name = usual_column(USUAL_LABEL, fields) if wanted is None else chosen_column(wanted, fields)
+        value = None if name is None else fields[name]
     if isinstance(value, (dict, list)):
         raise BagwiseError(f"{sample['json'].source} has a label that is a JSON {type(value).__name__}.")
     return None if value is None or value == "" else str(value)

@@ -12,7 +12,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -33,6 +33,7 @@ from bagwise.sources.delimited import (
     is_number,
     parsed_rows,
     separator_of,
+    wrong_row,
 )
 from bagwise.sources.items import Content, check_encoding, decode_text
 from bagwise.sources.limits import Limits, check_size
@@ -280,17 +281,19 @@ def read_csv(path: str, reading: Reading) -> RawTable:
         text = decode_text(file.read(), encoding)
     separator = sep or separator_of(name, text[:_HEAD])
     try:
-        rows = parsed_rows(io.StringIO(text, newline=""), delimiter=separator)
+        rows = parsed_rows(io.StringIO(text, newline=""), delimiter=separator, strict=True)
         first: list[str] = next(rows, [])
         second = next(rows, None)
     except csv.Error as error:
-        raise BagwiseError(f"its first lines cannot be parsed: {error}") from error
+        raise wrong_row(text, separator, error) from error
     if not first:
         raise BagwiseError("it is empty.")
     reading.limits.check("columns", len(first), f"it has {len(first):,} columns")
     has_names = not all(is_number(cell, separator != ",") for cell in first)
     names = list(map(unquote_formula, first)) if has_names else [str(i) for i in range(len(first))]
-    if len(set(names)) < len(names):
+    # commas at the end of all lines make columns without a name, which are no words
+    named = [name for name, cell in zip_longest(names, second or (), fillvalue="") if name or cell]
+    if len(set(named)) < len(named):
         raise BagwiseError(f"it has columns of the same name: {shortened(names)}.")
     if has_names and second is None:
         raise BagwiseError("it has no rows, only names of columns.")
@@ -319,11 +322,14 @@ def read_csv(path: str, reading: Reading) -> RawTable:
             X = numbers(converters=lambda cell: float(cell.replace(",", ".")))
             notes += ("Numbers are read with decimal commas: 1,5 is one and a half.",)
     except csv.Error as error:
-        raise BagwiseError(f"it cannot be parsed: {error}") from error
+        raise wrong_row(text, separator, error) from error
     except ValueError as error:
         if isinstance(error, BagwiseError):
             raise
-        raise _no_numbers(text, separator, names, columns.numbers, has_names, error) from error
+        try:
+            raise _no_numbers(text, separator, names, columns.numbers, has_names, error) from error
+        except csv.Error as damage:
+            raise wrong_row(text, separator, damage) from damage
     found = columns.table(X, others, has_names)
     return replace(found, notes=(*notes, *found.notes))
 
@@ -335,7 +341,7 @@ def _texts_in(row: Sequence[str] | None) -> list[int]:
 
 def _cells(text: str, separator: str, has_names: bool) -> Iterator[tuple[int, list[str]]]:
     """Yield the rows of a file, with their lines."""
-    rows = parsed_rows(io.StringIO(text, newline=""), delimiter=separator)
+    rows = parsed_rows(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     for k, row in enumerate(rows):
         if row and (k or not has_names):
             yield rows.line_num, row

@@ -73,8 +73,9 @@ def open_table(
     path : path
     data, label : str, default=None
         ``.npz``: names of the arrays with the matrix and the labels. ``.csv`` and the like: `label` is the column with
-        the label, by default ``label``, ``labels``, ``class``, ``category`` or ``target``, in lower or upper case.
-        Without one, `notes` of the collection name columns that may hold labels, such as ``digit`` or ``species``.
+        the label, by default ``label``, ``labels``, ``class``, ``category`` or ``target``, in any case.
+        Without one, `notes` of the collection name columns that may hold labels: by their names, such as ``digit`` or
+        ``species``, or because they have few values and most others have not.
         They also name columns that tell the class: with another value for each label.
     id, split : str, default=None
         Columns with id and split, by default ``id`` and ``split``. Without ids, rows are numbered from 0, also if `id`

@@ -169,7 +169,7 @@ def _labelled(collection: Collection, model: Model) -> Collection:
         raise BagwiseError(
             f"The {len(collection)} items of {collection.source} have no labels, so there is no error to estimate. "
             f"Put items into one folder per class, give a file of labels by {argument('labels')}, or name the column "
-            f"by {argument('label')}."
+            f"by {argument('label')}." + "".join(f" {note}" for note in collection.notes)
         )
     labelled = collection if has.all() else collection[has]
     unknown = sorted({str(item.label) for item in labelled} - set(model.classes))

@@ -12,6 +12,7 @@ from bagwise.model.model import Model
 from bagwise.model.steps import StepCache
 from bagwise.model.vectorizers import Histograms, Progress, no_progress
 from bagwise.sources.collection import Collection
+from bagwise.sources.columns import chosen_column
 from bagwise.sources.delimited import column_names
 from bagwise.sources.frames import is_frame
 from bagwise.sources.limits import as_limits
@@ -80,7 +81,8 @@ def _modality_for(model: Model, source: Any, options: FitOptions) -> str:
     if (
         model.modality == "texts"
         and "text" not in given
-        and model.options.get("text") in column_names(source, as_limits(options.limits))
+        and model.options.get("text") is not None
+        and chosen_column(model.options["text"], column_names(source, as_limits(options.limits))) is not None
     ):
         return "records"
     try:
@@ -121,8 +123,9 @@ def _as_in_fit(model: Model, source: Any, options: FitOptions) -> dict[str, Any]
             source, as_limits(options.limits), sep=options.sep, sheet=options.sheet, encoding=options.encoding
         )
         for name in ("text", "label", "id", "split") if options.modality == "records" else ("label", "id", "split"):
-            if getattr(options, name) is None and fitted.get(name) in there:
-                changes[name] = fitted[name]
+            known = None if fitted.get(name) is None else chosen_column(fitted[name], there)
+            if getattr(options, name) is None and known is not None:
+                changes[name] = known
     return changes
 
 
