@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bagwise._io.stamps import content_stamp
 from bagwise._utils.extras import require
 from bagwise.errors import BagwiseError
 from bagwise.explorer.comparison import Other
@@ -80,13 +81,14 @@ def open_workspace(
     if not place.exists():
         raise BagwiseError(f"{place} does not exist. Create a model with: bagwise fit SOURCE")
     _check_one_file(place)
+    stamp = None if read_only else content_stamp(place)  # first: what changes it from here on is noticed
     opened = ItemIndex.load(place) if is_item_index(place) else None
     model = Model.load(place) if opened is None else opened.model
     options = FitOptions() if options is None else options
 
     def ready(items: Items | None = None, *counted: Any) -> Workspace:
         space = _workspace(model, items, Origin(str(place), opened is not None, *counted))
-        Editor(space, place, opened, read_only=read_only)
+        Editor(space, place, opened, read_only=read_only, stamp=stamp)
         return space
 
     if source is None and opened is not None and opened.answers is not None and len(opened):
