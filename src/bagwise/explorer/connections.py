@@ -89,7 +89,9 @@ class Connection(H11Protocol):
         super().connection_made(transport)
         self._watch()
         if len(self.connections) > MOST_CONNECTIONS:
-            waiting = [one for one in self.connections if isinstance(one, Connection) and one._waits and one is not self]
+            waiting = [
+                one for one in self.connections if isinstance(one, Connection) and one._waits and one is not self
+            ]
             if waiting:
                 min(waiting, key=lambda one: one._since).end()
 

@@ -454,11 +454,13 @@ class Editor:
 
 def _refusal(path: Path, removed: bool) -> str:
     """Say why a file is not replaced, and what to do."""
+    since = "by another program since the explorer loaded or saved it"
+    stay = "The edits made here stay until the explorer ends, and the page Steer lists them."
+    if removed:
+        return f"{path} was removed {since}. {stay} Put the file back, or start the explorer with another one."
     return (
-        f"{path} was {'removed' if removed else 'changed'} by another program since the explorer loaded or saved it, and "
-        "is left as it is. The edits made here stay until the explorer ends, and the page Steer lists them. "
-        f"{'Put the file back, or start' if removed else 'Start'} the explorer again"
-        f"{'' if removed else ' to see what is there now'}, and make them again."
+        f"{path} was changed {since}, and is left as it is. {stay} Start the explorer again to see what is there now, "
+        "and make them again."
     )
 
 
