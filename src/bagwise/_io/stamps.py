@@ -14,8 +14,7 @@ def content_stamp(path: str | os.PathLike[str]) -> tuple[int, bytes] | None:
     """Return the size and a hash of all bytes of a file; None if there is none. Of a folder, they say nothing.
 
     Times and numbers of files do not tell: of two writers within a tick of the clock both have the same time, and a
-    number is given again to the next file. A file that got other rights, or was copied back, is the same. A hash takes
-    about a second for each GB.
+    number is given again to the next file. A file that got other rights, or was copied back, is the same.
 
     Examples
     --------
