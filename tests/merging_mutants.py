@@ -298,9 +298,16 @@ MERGING = [
     Mutant(
         "steering: a file that another program changed is overwritten",
         "explorer/editor.py",
-        "if self._file_stamp() != self._stamp:",
+        "if found != self._stamp:",
         "if self._stamp is None:",
         "explorer/test_steering.py",
+    ),
+    Mutant(
+        "explorer: a token for one use works again",
+        "explorer/security.py",
+        "self._one_time.pop(held, None)",
+        "self._one_time.get(held)",
+        "explorer/test_security.py",
     ),
     Mutant(
         "cross-validation: one standard error above the best",

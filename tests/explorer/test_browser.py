@@ -1,5 +1,6 @@
 """The explorer in a real browser: Chromium, driven by Playwright."""
 
+import re
 from urllib.parse import urljoin
 
 import pytest
@@ -171,3 +172,69 @@ def test_another_cut_has_other_groups(visit, path):
     page.wait_for_url("**n=3")
     expect(page.locator("main .problem")).to_have_count(0)
     assert "group=" not in page.url
+
+
+def test_an_explanation_names_its_model_beside_a_held_out_answer(visit, stored):
+    rows = [pages.items.item(stored, 2, number) for number in range(len(stored.items))]
+    one = next(row for row in rows if row["held_out"] and row["why"]["predicted"] != row["predicted"])
+    page = visit(f"/items?n=2&item={one['number']}")
+    expect(page.locator("main .lead")).to_contain_text(
+        f"Class {one['label']}. Held-out answer: {one['predicted']}, which is {'right' if one['right'] else 'wrong'}. "
+        "It is that of a model that was not trained on this item"
+    )
+    explained = page.locator("main section", has=page.locator(".why"))
+    expect(explained.locator("h2")).to_have_text(f"Why the final model says {one['why']['predicted']}")
+    expect(explained.locator(".explains")).to_have_text(
+        "This explains the final model at 2 groups, which was trained on this item. The held-out answer is that of "
+        "another model, which this does not explain."
+    )
+    expect(explained.locator(".why p").first).to_contain_text(f"The final model says {one['why']['predicted']}")
+    above = "([one, other]) => (one.compareDocumentPosition(other) & Node.DOCUMENT_POSITION_FOLLOWING) !== 0"
+    for shown in (".text", ".why"):  # the marks in the text, and the sum
+        assert page.evaluate(
+            f"() => ({above})([document.querySelector('.explains'), document.querySelector('{shown}')])"
+        )
+    page.goto(urljoin(page.url, "/search?n=5"))
+    page.fill("#query", "apple pear plum")
+    page.press("#query", "Control+Enter")
+    expect(page.locator(".explains")).to_contain_text("This explains the final model at 5 groups")
+
+
+def test_the_error_of_the_header_says_where_it_was_measured(visit, stored):
+    assert stored.cut(7).answered_at == 5
+    page = visit("/?n=7")
+    expect(page.locator("#size-error")).to_have_text(re.compile(r"of items wrong, measured at 5 groups$"))
+    page.fill("#size-number", "5")
+    page.press("#size-number", "Enter")
+    expect(page.locator("#size-error")).to_have_text(re.compile("of items wrong$"))
+
+
+def test_items_open_at_the_top_and_back_returns_to_the_place(visit):
+    page = visit("/items", height=300)
+    page.mouse.wheel(0, 400)
+    page.wait_for_function("() => window.scrollY > 100")
+    at = page.evaluate("window.scrollY")
+    page.evaluate(
+        "[...document.querySelectorAll('.grid .item')].find((one) => one.getBoundingClientRect().top > 0).click()"
+    )
+    page.wait_for_selector(".why")
+    assert page.evaluate("window.scrollY") == 0
+    page.wait_for_selector(".strip .item")
+    page.mouse.wheel(0, 200)
+    page.wait_for_function("() => window.scrollY > 100")
+    below = page.evaluate("window.scrollY")
+    page.evaluate("document.querySelector('.strip .item').click()")  # another item
+    page.wait_for_function("() => window.scrollY === 0")
+    page.go_back()
+    page.wait_for_function("(y) => window.scrollY === y", arg=below)
+    page.go_back()
+    page.wait_for_selector(".gridbox")
+    page.wait_for_function("(y) => window.scrollY === y", arg=at)
+    page.reload()
+    page.wait_for_selector(".gridbox")
+    page.wait_for_function("(y) => window.scrollY === y", arg=at)
+    page.fill("#size-number", "3")  # stays where it is
+    page.press("#size-number", "Enter")
+    page.wait_for_url("**n=3**")
+    expect(page.locator("#size-error")).to_contain_text("measured at")
+    assert page.evaluate("window.scrollY") == at

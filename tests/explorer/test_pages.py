@@ -151,6 +151,29 @@ def test_training_items_are_set_apart(space):
         assert {row["training"] for row in rows} == {which == "training"}
 
 
+def test_explanations_say_whether_their_model_has_seen_the_item(space, stored, answer):
+    held, every = space.items, np.ones(len(space.items), np.bool_)
+    seen = np.arange(len(held)) == 0
+    for compared, exact, other in ((every, True, "has not seen"), (seen, False, "is not known")):
+        known = SeenItems(space.ids, seen, compared, exact=exact)
+        apart = Workspace(space.model, dataclasses.replace(held, seen=known))
+        told = [pages.items.item(apart, 5, number)["explains"] for number in (0, 1)]
+        assert told[0] == "the final model at 5 groups, which was trained on this item"
+        assert told[1].startswith("the final model at 5 groups")
+        assert other in told[1]
+    assert (
+        "is not known"
+        in pages.items.item(Workspace(space.model, dataclasses.replace(held, seen=None)), 5, 0)["explains"]
+    )
+    for number in (0, 1):  # predicted by the folds, explained by the model
+        told = pages.items.item(stored, 5, number)
+        assert told["held_out"]
+        assert told["explains"] == "the final model at 5 groups, which was trained on this item"
+    assert pages.items.item(stored, 1, 0)["explains"].startswith("the final model at 1 group,")
+    told = answer("/api/search?n=5", method="POST", body=b"apple pear", content_type="text/plain")
+    assert told["explains"].startswith("the final model at 5 groups")
+
+
 def test_why_adds_up_and_marks_the_text(answer, space):
     for number in (0, 5, len(space.items) - 1):
         for of in (None, 0, 2):

@@ -24,8 +24,9 @@ def fitted(tmp_path_factory):
 def visitor(address):
     """A function that asks for JSON, once the token has become a cookie."""
     browser = build_opener(HTTPCookieProcessor(CookieJar()))
-    assert b"bagwise explorer" in browser.open(address, timeout=10).read()
     base = address.split("/?")[0]
+    assert b"Open the explorer" in browser.open(address, timeout=10).read()
+    assert b"bagwise explorer" in browser.open(base, timeout=10).read()
     return lambda path: json.load(browser.open(f"{base}/api/{path}", timeout=10))
 
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import re
+from html import unescape
 from importlib import resources
 
 import pytest
@@ -15,6 +17,11 @@ from bagwise.explorer.security import Guard
 from explorer_requests import HOST, TOKEN, respond
 
 PATHS = ("/", "/groups", "/static/main.js", "/colors.css", "/api/overview", "/api/items/0", "/api/items/0/picture")
+
+
+def led_to(body):
+    """Where the page that the token is answered with leads to."""
+    return unescape(re.search(r'http-equiv="refresh" content="0; url=([^"]*)"', body.decode())[1])
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -32,23 +39,54 @@ def test_other_hosts_are_refused(ask, host):
 
 
 def test_the_token_becomes_a_cookie_and_leaves_the_address(ask):
-    status, headers, _ = ask(f"/items?n=3&token={TOKEN}", cookie=None)
-    assert status == 303
-    assert headers["location"] == "/items?n=3"
+    status, headers, body = ask(f"/items?n=3&token={TOKEN}", cookie=None)
+    assert status == 200
+    assert led_to(body) == "/items?n=3"
+    assert TOKEN.encode() not in body
     assert headers["set-cookie"] == f"bagwise-8000={TOKEN}; Path=/; HttpOnly; SameSite=Strict"
     status, headers, _ = ask("/?token=wrong", cookie=None)
     assert status == 403
     assert "set-cookie" not in headers
 
 
+@pytest.mark.parametrize("query", ['"><script>alert(1)</script>', "%22%3E%3Cscript%3E", "' onload=alert(1)"])
+def test_what_the_token_leads_to_is_no_markup(ask, query):
+    _, _, body = ask(f"/items?find={query}&token={TOKEN}", cookie=None)
+    assert b"<script" not in body
+    assert body.count(b'"') == ask(f"/items?find=x&token={TOKEN}", cookie=None)[2].count(b'"')
+
+
+def test_a_token_for_one_use_works_once(space):
+    used = []
+    guard = Guard(make_app(space), token=TOKEN, hosts=[HOST], most_bytes=10)
+    token, other = guard.one_time(lambda: used.append(1)), guard.one_time(lambda: used.append(2))
+    assert len({token, other, TOKEN}) == 3
+
+    def asked(token, **more):
+        return asyncio.run(respond(guard, "GET", f"/?token={token}", {"host": HOST, **more}, b""))
+
+    status, headers, _ = asked(token)
+    assert (status, used) == (200, [1])
+    assert headers["set-cookie"] == f"bagwise-8000={TOKEN}; Path=/; HttpOnly; SameSite=Strict"
+    status, headers, body = asked(token)
+    assert (status, used) == (403, [1])
+    assert b"was used already" in body
+    assert "set-cookie" not in headers
+    assert asked(other)[0] == 200
+    assert asked(TOKEN)[0] == asked(TOKEN)[0] == 200  # the one that is printed can be used again
+    cookie = {"cookie": f"bagwise-8000={token}"}  # it is no cookie
+    assert asyncio.run(respond(guard, "GET", "/colors.css", {"host": HOST, **cookie}, b""))[0] == 403
+
+
 @pytest.mark.parametrize("path", ["//evil.example/", "/\\evil.example/", "/a\\..", "/\u0142"])
 def test_the_token_leads_nowhere_else(ask, path):
-    status, headers, _ = ask(f"{path}?token={TOKEN}", cookie=None)
-    assert status == 303
-    assert headers["location"].startswith("/")
-    assert not headers["location"].startswith("//")
-    assert "\\" not in headers["location"]
-    assert headers["location"].isascii()
+    status, _, body = ask(f"{path}?token={TOKEN}", cookie=None)
+    assert status == 200
+    place = led_to(body)
+    assert place.startswith("/")
+    assert not place.startswith("//")
+    assert "\\" not in place
+    assert place.isascii()
 
 
 @pytest.mark.parametrize("origin", [None, "null", "http://evil.example", f"https://{HOST}"])

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import shutil
 import threading
 
@@ -9,17 +10,20 @@ import numpy as np
 import pytest
 
 from bagwise import Model
-from bagwise.explorer import Workspace, open_workspace
+from bagwise._io.locks import fcntl, locked
+from bagwise.explorer import Workspace, editor, open_workspace, serving
 from bagwise.explorer.app import make_app
 from bagwise.explorer.editor import Editor, Refused, described
 from bagwise.explorer.items import CountedItems
 from bagwise.explorer.security import Guard
+from bagwise.model import files
 from bagwise.model.editor import EDITS
 from bagwise.training import FitOptions, ItemIndex, run_fit
 from bagwise.training.item_answers import HELD_OUT
 from explorer_requests import HOST, TOKEN, respond
 from small_sources import write_text_folder
 
+needs_locks = pytest.mark.skipif(fcntl is None, reason="Windows has no such locks")
 JOIN = {"edit": "join", "n_groups": 6, "groups": [1, 3]}
 SPLIT = {"edit": "split", "n_groups": 6, "group": 0}
 RENAME = {"edit": "rename", "n_groups": 6, "group": 2, "name": "<b>felines</b>"}
@@ -256,6 +260,103 @@ def test_what_cannot_be_saved_is_told(place, learned, monkeypatch):
     assert len(Model.load(path).edits) == 2
     path.unlink()
     assert "was removed by another program" in send("steer/save", {"revision": 2})["saved"]["problem"]
+
+
+def bytes_with(model, name, place):
+    """The file of a model with a named group."""
+    return model.rename_groups({2: name}).save(place / "other.bagwise").read_bytes()
+
+
+def test_a_change_that_leaves_size_and_time_is_noticed(place, learned):
+    space = opened(place, learned, "none")
+    send, path = client(space), place / "texts.bagwise"
+    before = space.model
+    assert send("steer/edit", {"edit": {**RENAME, "name": "first"}, "revision": 0})["saved"]["problem"] is None
+    times, other = path.stat(), bytes_with(before, "other", place)
+    assert len(other) == times.st_size
+    with open(path, "rb+") as file:  # the same file
+        file.write(other)
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    told = send("steer/edit", {"edit": JOIN, "revision": 1})
+    for part in ("was changed by another program since", "left as it is", "Start the explorer again"):
+        assert part in told["saved"]["problem"]
+    assert path.read_bytes() == other
+
+
+def test_a_change_while_items_are_counted_is_noticed(place, learned, monkeypatch):
+    path, count = place / "texts.bagwise", serving.count_items
+    saved = []
+
+    def counted(*given, **options):
+        first = open_workspace(path)  # another program loads, edits and saves it
+        saved.append(client(first)("steer/edit", {"edit": RENAME, "revision": 0})["saved"]["problem"])
+        return count(*given, **options)
+
+    monkeypatch.setattr(serving, "count_items", counted)
+    second = open_workspace(path, learned / "texts")
+    told = client(second)("steer/edit", {"edit": JOIN, "revision": 0})
+    assert saved == [None]
+    assert "was changed by another program since" in told["saved"]["problem"]
+    assert Model.load(path).edits == (RENAME,)
+
+
+def test_a_file_with_the_same_content_is_not_changed(place, learned):
+    space = opened(place, learned, "index")
+    path = place / "texts.index"
+    shutil.copy(path, place / "copy")
+    os.replace(place / "copy", path)  # another file, at another time
+    path.chmod(0o600)
+    send = client(space)
+    assert send("steer/edit", {"edit": RENAME, "revision": 0})["saved"]["problem"] is None
+    assert ItemIndex.load(path).model.edits == (RENAME,)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+@needs_locks
+@pytest.mark.parametrize("kind", ["index", "none"])
+def test_of_two_that_save_at_the_same_moment_one_wins(place, learned, monkeypatch, kind):
+    spaces = [opened(place, learned, kind) for _ in range(2)]
+    path, file = spaces[0].editor.path, ItemIndex if kind == "index" else Model
+    save, inside, waits, go = file.save, threading.Event(), threading.Event(), threading.Event()
+
+    def slow(self, path):
+        inside.set()
+        assert go.wait(60)
+        return save(self, path)
+
+    monkeypatch.setattr(file, "save", slow)
+    monkeypatch.setattr(editor, "locked", lambda path: locked(path, waiting=waits.set))
+    told = {}
+
+    def saving(k, edit):
+        told[k] = client(spaces[k])("steer/edit", {"edit": edit, "revision": 0})["saved"]["problem"]
+
+    threads = [threading.Thread(target=saving, args=(k, edit)) for k, edit in enumerate((RENAME, SPLIT))]
+    threads[0].start()
+    assert inside.wait(60)  # the first has looked at the file, and has not replaced it
+    threads[1].start()
+    assert waits.wait(60)
+    go.set()
+    for thread in threads:
+        thread.join()
+    assert told[0] is None
+    assert "was changed by another program since" in told[1]
+    assert (ItemIndex.load(path).model if kind == "index" else Model.load(path)).edits == (RENAME,)
+
+
+@needs_locks
+def test_a_model_is_not_saved_while_another_program_has_the_file(place, monkeypatch):
+    path, waits = place / "texts.bagwise", threading.Event()
+    changed = Model.load(path).rename_groups({0: "first"})
+    monkeypatch.setattr(files, "locked", lambda path: locked(path, waiting=waits.set))
+    saving = threading.Thread(target=changed.save, args=(path,))
+    with locked(path):
+        before = path.read_bytes()
+        saving.start()
+        assert waits.wait(60)
+        assert path.read_bytes() == before
+    saving.join()
+    assert Model.load(path).given_names == {0: "first"}
 
 
 def test_lines_of_python_make_the_same_edits(place, learned):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -51,13 +52,15 @@ def explore(
         session.note(f"Everyone who can reach {host} and knows the token can {may}.")
     session.answer(address=server.address)
 
+    def opening() -> None:
+        if not server.open_page():
+            session.note("No browser could be opened here. Open the address above.")
+
     def started() -> None:
         session.say(f"Explorer: {server.address}")
         session.say("Ctrl-C ends it.")
         if open_page:
-            import webbrowser
-
-            webbrowser.open(server.address)
+            threading.Thread(target=opening, daemon=True).start()  # browsers of a terminal run until they are closed
 
     try:
         server.run(started)

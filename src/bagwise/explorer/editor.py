@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise._io.locks import locked
+from bagwise._io.stamps import content_stamp
 from bagwise.errors import BagwiseError
 from bagwise.explorer.items import StoredItems
 from bagwise.explorer.workspace import Cut, Workspace
@@ -122,6 +122,8 @@ class Editor:
     index : ItemIndex, default=None
         The index, if that is the file.
     read_only : bool, default=False
+    stamp : tuple or None, default=None
+        The `content_stamp` of the file, taken before it was loaded. A file that has another one is not replaced.
 
     Attributes
     ----------
@@ -138,7 +140,13 @@ class Editor:
     """
 
     def __init__(
-        self, space: Workspace, path: Path | None = None, index: ItemIndex | None = None, *, read_only: bool = False
+        self,
+        space: Workspace,
+        path: Path | None = None,
+        index: ItemIndex | None = None,
+        *,
+        read_only: bool = False,
+        stamp: tuple[int, bytes] | None = None,
     ) -> None:
         self.space, self.path, self.read_only = space, path, read_only
         self.lock = threading.RLock()
@@ -155,7 +163,7 @@ class Editor:
         self._thread: threading.Thread | None = None
         self._progress = (0, 0)
         self._measures, self.why_not = self._what_measures()
-        self._stamp = self._file_stamp()
+        self._stamp = stamp
         self.n_saved = 0 if path is None else len(space.model.edits)
         self.shown = Shown(space, tuple(self._steps))
         space.editor = self
@@ -428,27 +436,32 @@ class Editor:
             problem = self._save()
         return "It is kept in the index." if problem is None else f"It is kept until the explorer ends: {problem}"
 
-    def _file_stamp(self) -> tuple[int, int] | None:
-        try:
-            found = None if self.path is None else os.stat(self.path)
-        except OSError:
-            return None
-        return None if found is None else (found.st_mtime_ns, found.st_size)
-
     def _save(self) -> str | None:
-        """Write the file; return why that could not be done."""
+        """Write the file, unless another program changed it; return why that could not be done."""
         if self.path is None or self.read_only:
             return None
-        with locked(self.path):  # nobody changes it after it was looked at
-            if self._file_stamp() != self._stamp:
-                what = "changed" if self.path.exists() else "removed"
-                return f"{self.path} was {what} by another program. Start the explorer again to see what is there now."
-            try:
+        try:
+            with locked(self.path):  # nobody changes it between the look at it and the new file
+                found = content_stamp(self.path)
+                if found != self._stamp:
+                    return _refusal(self.path, removed=found is None)
                 (self.current.model if self._index is None else self._index).save(self.path)
-            except (BagwiseError, OSError) as error:
-                return str(error)
-            self._stamp, self.n_saved = self._file_stamp(), len(self.current.model.edits)
+                self._stamp, self.n_saved = content_stamp(self.path), len(self.current.model.edits)
+        except (BagwiseError, OSError) as error:
+            return str(error)
         return None
+
+
+def _refusal(path: Path, removed: bool) -> str:
+    """Say why a file is not replaced, and what to do."""
+    since = "by another program since the explorer loaded or saved it"
+    stay = "The edits made here stay until the explorer ends, and the page Steer lists them."
+    if removed:
+        return f"{path} was removed {since}. {stay} Put the file back, or start the explorer with another one."
+    return (
+        f"{path} was changed {since}, and is left as it is. {stay} Start the explorer again to see what is there now, "
+        "and make them again."
+    )
 
 
 def _applied(model: Model, edit: Mapping[str, Any]) -> Model:

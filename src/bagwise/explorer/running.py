@@ -67,6 +67,10 @@ class Explorer:
         assert editor is not None  # a server makes one
         return editor.current.model
 
+    def open_page(self) -> bool:
+        """Open it in the browser of this machine; return whether there is one. See `Server.open_page`."""
+        return self._server.open_page()
+
     @property
     def running(self) -> bool:
         """Whether it answers."""
@@ -116,9 +120,7 @@ def explore(
     if open_page is None:
         open_page = "ipykernel" not in sys.modules  # a notebook shows the link
     if open_page:
-        import webbrowser
-
-        webbrowser.open(running.address)
+        running.open_page()
     if block:
         print(f"Explorer: {running.address}\nCtrl-C ends it.", flush=True)
         running.wait()

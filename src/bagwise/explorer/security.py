@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
+from bagwise.explorer.opening import leading_page
+
 __all__ = ["POLICY", "Guard", "new_token"]
 
 _Scope = MutableMapping[str, Any]
@@ -40,7 +42,7 @@ class Guard:
 
     - The Host header must be one of `hosts`, so that no foreign name that resolves to this machine is answered.
     - A first request with ``?token=`` sets a cookie and leads to the same address without it; all others need the
-      cookie.
+      cookie. A token of `one_time` works once.
     - Requests that change something must come from a page of the explorer, by the Origin header.
     - Bodies are at most `most_bytes` long.
     - All answers have a strict content security policy, and are not stored by the browser.
@@ -66,6 +68,13 @@ class Guard:
         self._hosts = frozenset(host.lower() for host in hosts)
         self._most_bytes = most_bytes
         self._any_address = any_address
+        self._one_time: dict[str, Callable[[], None]] = {}
+
+    def one_time(self, used: Callable[[], None]) -> str:
+        """Return a token that lets one browser in, once; `used` is called when it did."""
+        token = new_token()
+        self._one_time[token] = used
+        return token
 
     async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
         """Answer a request, or hand it on."""
@@ -78,7 +87,7 @@ class Guard:
         host = headers.get("host", "").lower()
         name, port = _parts(host)
         if host not in self._hosts and not (self._any_address and _is_address(name)):
-            await _refuse(send, 421, "This address is not the one that the explorer was started with.")
+            await _reply(send, 421, "This address is not the one that the explorer was started with.")
             return
         cookie = f"bagwise-{port}"
         given = parse_qs(scope["query_string"].decode("latin-1")).get("token")
@@ -86,35 +95,45 @@ class Guard:
             await self._let_in(scope, send, cookie, given[-1])
             return
         if not self._same(_cookies(headers.get("cookie", "")).get(cookie, "")):
-            await _refuse(send, 403, "Open the address that bagwise explore printed, with its token.")
+            await _reply(send, 403, "Open the address that bagwise explore printed, with its token.")
             return
         if scope["method"] not in _SAFE_METHODS and headers.get("origin", "").lower() != f"http://{host}":
-            await _refuse(send, 403, "This request does not come from a page of the explorer.")
+            await _reply(send, 403, "This request does not come from a page of the explorer.")
             return
         if not headers.get("content-length", "0").isdecimal():
-            await _refuse(send, 400, "The length of the request is not a number.")
+            await _reply(send, 400, "The length of the request is not a number.")
             return
         if int(headers.get("content-length", "0")) > self._most_bytes:
-            await _refuse(send, 413, f"Uploads are limited to {self._most_bytes >> 20} MB.")
+            await _reply(send, 413, f"Uploads are limited to {self._most_bytes >> 20} MB.")
             return
         await self._app(scope, self._limited(receive), _with_headers(send))
 
     async def _let_in(self, scope: _Scope, send: _Send, cookie: str, given: str) -> None:
-        if not self._same(given):
-            await _refuse(send, 403, "The token is wrong. Open the address that bagwise explore printed.")
+        if not (self._same(given) or self._spend(given)):
+            sentence = "The token is wrong, or was used already. Open the address that bagwise explore printed."
+            await _reply(send, 403, sentence)
             return
         query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         rest = urlencode([(name, value) for name, values in query.items() if name != "token" for value in values])
         place = urlsplit(scope["path"]).path or "/"
         place = "/" + quote(place.lstrip("/\\"))  # "//host" and "/\\host" would lead elsewhere
         extra = {
-            "location": f"{place}?{rest}" if rest else place,
+            "content-type": "text/html; charset=utf-8",
             "set-cookie": f"{cookie}={self._token}; Path=/; HttpOnly; SameSite=Strict",
         }
-        await _refuse(send, 303, "", extra)
+        await _reply(send, 200, leading_page(f"{place}?{rest}" if rest else place), extra)
+
+    def _spend(self, given: str) -> bool:
+        """Whether a token is one of those that work once, which it is not after that."""
+        held = next((token for token in list(self._one_time) if _equal(given, token)), None)
+        used = None if held is None else self._one_time.pop(held, None)
+        if used is None:
+            return False
+        used()
+        return True
 
     def _same(self, given: str) -> bool:
-        return hmac.compare_digest(given.encode("utf-8", "replace"), self._token.encode())
+        return _equal(given, self._token)
 
     def _limited(self, receive: _Receive) -> _Receive:
         """Count the bytes of a body without a stated length; a client that sends more is cut off."""
@@ -129,6 +148,10 @@ class Guard:
             return message
 
         return limited
+
+
+def _equal(given: str, token: str) -> bool:
+    return hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
 
 
 def _parts(host: str) -> tuple[str, str]:
@@ -161,7 +184,7 @@ def _with_headers(send: _Send) -> _Send:
     return sending
 
 
-async def _refuse(send: _Send, status: int, sentence: str, extra: MutableMapping[str, str] | None = None) -> None:
+async def _reply(send: _Send, status: int, sentence: str, extra: MutableMapping[str, str] | None = None) -> None:
     headers = {"content-type": "text/plain; charset=utf-8", **_HEADERS, **(extra or {})}
     raw = [(name.encode(), value.encode("latin-1", "replace")) for name, value in headers.items()]
     await send({"type": "http.response.start", "status": status, "headers": raw})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import socket
@@ -14,11 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bagwise._io.stamps import content_stamp
 from bagwise._utils.extras import require
 from bagwise.errors import BagwiseError
 from bagwise.explorer.comparison import Other
 from bagwise.explorer.editor import Editor
 from bagwise.explorer.items import CountedItems, Items, StoredItems
+from bagwise.explorer.opening import PageFile
 from bagwise.explorer.workspace import Origin, Workspace
 from bagwise.model import Model
 from bagwise.model.files import is_sharded
@@ -78,13 +81,14 @@ def open_workspace(
     if not place.exists():
         raise BagwiseError(f"{place} does not exist. Create a model with: bagwise fit SOURCE")
     _check_one_file(place)
+    stamp = None if read_only else content_stamp(place)  # first: what changes it from here on is noticed
     opened = ItemIndex.load(place) if is_item_index(place) else None
     model = Model.load(place) if opened is None else opened.model
     options = FitOptions() if options is None else options
 
     def ready(items: Items | None = None, *counted: Any) -> Workspace:
         space = _workspace(model, items, Origin(str(place), opened is not None, *counted))
-        Editor(space, place, opened, read_only=read_only)
+        Editor(space, place, opened, read_only=read_only, stamp=stamp)
         return space
 
     if source is None and opened is not None and opened.answers is not None and len(opened):
@@ -255,13 +259,32 @@ class Server:
         hosts = [f"{name}:{self.port}" for name in bare] + (bare if self.port == 80 else [])
         everywhere = host in _EVERYWHERE
         self.app = Guard(make_app(space), token=self.token, hosts=hosts, most_bytes=MOST_BYTES, any_address=everywhere)
+        self._page_files: list[PageFile] = []
 
     @property
     def address(self) -> str:
         """The address to open, with its token."""
+        return self._address(self.token)
+
+    def _address(self, token: str) -> str:
         name = _EVERYWHERE.get(self.host, self.host)
         host = f"[{name}]" if ":" in name else name
-        return f"http://{host}:{self.port}/?token={self.token}"
+        return f"http://{host}:{self.port}/?token={token}"
+
+    def open_page(self) -> bool:
+        """Open the page in the browser of this machine; return whether there is one.
+
+        The browser gets the name of a private file with an address that works once, see `PageFile`. The file is removed
+        when that address was used, and when the server ends.
+        """
+        import webbrowser
+
+        file = PageFile(self._address(self.app.one_time(lambda: file.remove())))
+        self._page_files.append(file)
+        opened = webbrowser.open(file.url)
+        if not opened:
+            file.remove()
+        return opened
 
     def run(self, on_start: Callable[[], None] = lambda: None, *, freeze: bool = True) -> None:
         """Serve until Ctrl-C, SIGTERM or `stop`; `on_start` is called when the server answers.
@@ -269,6 +292,8 @@ class Server:
         With `freeze`, for a process that does nothing else, garbage collections leave out what is there at the start.
         """
         import uvicorn
+
+        from bagwise.explorer.connections import BACKLOG, MOST_CONNECTIONS, Connection, tell_seldom
 
         def prepared() -> None:
             self._prepare()
@@ -279,18 +304,30 @@ class Server:
 
         class Running(uvicorn.Server):
             async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+                tell_seldom(asyncio.get_running_loop())
                 await super().startup(sockets)
                 on_start()
                 begin()
 
         config = uvicorn.Config(
-            self.app, log_level="warning", lifespan="off", timeout_graceful_shutdown=2, server_header=False
+            self.app,
+            loop="asyncio",
+            http=Connection,
+            ws="none",
+            lifespan="off",
+            log_level="warning",
+            server_header=False,
+            backlog=BACKLOG,
+            limit_concurrency=MOST_CONNECTIONS + 1,
+            timeout_graceful_shutdown=2,
         )
         self._running = Running(config)
         try:
             self._running.run(sockets=[self._socket])
         finally:
             self._socket.close()
+            for file in self._page_files:
+                file.remove()
 
     def stop(self) -> None:
         """End `run`, which another thread is in."""

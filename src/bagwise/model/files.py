@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import bagwise
+from bagwise._io.locks import locked
 from bagwise._io.tensors import PackedStrings, check_depth, check_file_path, kind_of, tensor_bytes, write_tensors
 from bagwise.errors import BagwiseError
 from bagwise.merging.group_statistics import GroupStatistics
@@ -62,7 +63,8 @@ def write_model(path: str | os.PathLike[str], model: Any) -> Path:
     """Write a model to one file. See `Model.save`."""
     header, tensors = _parts_to_write(model)
     target = check_file_path(path)
-    return write_tensors(target, KIND, header["schema"], header, tensors, MOST_HEADER)
+    with locked(target):
+        return write_tensors(target, KIND, header["schema"], header, tensors, MOST_HEADER)
 
 
 def is_item_index(path: str | os.PathLike[str]) -> bool:

@@ -24,8 +24,9 @@ from bagwise.report.pictures import photograph
 from bagwise.report.texts import clean
 from bagwise.sources.items import Item, ItemError
 from bagwise.sources.media import in_color
+from bagwise.training.seen import SeenItems
 
-__all__ = ["ItemQuery", "check_number", "excerpt", "explained", "item", "items", "python", "routes"]
+__all__ = ["ItemQuery", "check_number", "excerpt", "explained", "explains", "item", "items", "python", "routes"]
 
 _SIDES = (160, 640)  # of pictures, in pixels
 _SHOWN_TERMS = 12
@@ -292,10 +293,22 @@ def item(space: Workspace, n: int | None, number: int, label: int | None = None)
         told = _row(space, cut, number) | {"protocol": clean(space.items.protocol)}
     if label is not None:
         cut.check_class(label)
+    told["explains"] = explains(cut, space.items.seen, number)
     try:
         return told | explained(cut, space.items.item(number), label)
     except BagwiseError as error:
         return told | _problem(error)
+
+
+def explains(cut: Cut, seen: SeenItems | None, number: int) -> str:
+    """Say which model explanations are of, and whether it was trained on an item."""
+    n = cut.model.n_groups
+    known = "; whether it was trained on this item is not known"
+    if seen is not None and seen.seen[number]:
+        known = ", which was trained on this item"
+    elif seen is not None and seen.new[number]:
+        known = ", which has not seen this item"
+    return f"the final model at {n:,} group{'' if n == 1 else 's'}{known}"
 
 
 def explained(cut: Cut, one: Item, label: int | None = None, *, changes: bool = True) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from bagwise.errors import BagwiseError
-from bagwise.explorer.pages.items import check_number, excerpt, explained
+from bagwise.explorer.pages.items import check_number, excerpt, explained, explains
 from bagwise.explorer.python_lines import search_lines
 from bagwise.explorer.requests import MOST_ROWS, answer_json, answered, needed_number, number_or, reading, size_of
 from bagwise.explorer.workspace import Workspace
@@ -21,6 +21,7 @@ from bagwise.report.texts import clean
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import Item
 from bagwise.sources.media import ImageDecoder, TextDecoder
+from bagwise.training.seen import seen_items
 from bagwise.training.shared_terms import search_shared
 
 if TYPE_CHECKING:
@@ -135,11 +136,14 @@ def similar(space: Workspace, n: int | None, number: int, query: SearchQuery) ->
 
 def search(space: Workspace, n: int | None, query: Item, asked: SearchQuery) -> dict[str, Any]:
     """Return the items that are most similar to a new item, what they share with it, and what the model says of it."""
-    histogram = space.model.histograms(Collection([query], space.model.modality, query.id))
+    model, collection = space.model, Collection([query], space.model.modality, query.id)
+    histogram = model.histograms(collection)
     if not abs(histogram).sum() > 0:
         return {"hits": [], "known": False}
     hits = _hits(space, n, _index(space, n, asked), histogram, asked.k, asked)
-    return {"hits": hits, "known": True} | explained(space.cut(n), query, changes=False)
+    cut = space.cut(n)
+    told = {"hits": hits, "known": True, "explains": explains(cut, seen_items(model, collection, histogram), 0)}
+    return told | explained(cut, query, changes=False)
 
 
 def _index(space: Workspace, n: int | None, query: SearchQuery) -> ItemIndex:

@@ -14,9 +14,10 @@ export function address(path, given = {}) {
   return query.size ? `${path}?${query}` : path;
 }
 
-/** Show another address. */
+/** Show another address; `replace` stays in the same entry of the history. */
 export function go(to, replace = false) {
-  history[replace ? "replaceState" : "pushState"](null, "", to);
+  if (replace) history.replaceState(history.state, "", to);
+  else history.pushState(null, "", to);
   window.dispatchEvent(new Event("navigate"));
 }
 

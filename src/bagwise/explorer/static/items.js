@@ -6,7 +6,7 @@ import { chooser } from "./edits.js";
 import { exporting } from "./export.js";
 import { classCounts } from "./figures.js";
 import { shared } from "./search.js";
-import { changes, heatPicture, shownContent, sum, sumFigure } from "./why.js";
+import { changes, explanation, heatPicture, shownContent, sum, sumFigure } from "./why.js";
 
 const FILTERS = ["label", "predicted", "right", "seen", "group", "at_least", "at_most", "which", "second", "m", "against", "selection", "find", "sort"];
 const PART = 60;
@@ -171,17 +171,22 @@ async function one(facts, parameters, number) {
   const back = h("p", {}, h("a", { href: address("/items"), onclick: (event) => { if (history.length > 1) { event.preventDefault(); history.back(); } } }, "Back to the items"), " · ", h("a", { href: address("/map", { item: number }) }, "On the map"));
   const content = shownContent(told, picture);
   return {
-    content: [back, h("h1", { class: "itemname" }, told.id),
-      h("p", { class: "lead" }, told.label === null ? "Without a label." : `Class ${told.label}.`, told.right === false ? ` Predicted ${told.predicted}: wrong.` : told.right ? " Predicted rightly." : "",
-        told.predicted !== undefined && told.answered_at !== n ? ` That is the answer for ${plural(told.answered_at, "group")}.` : "",
-        told.held_out ? ` The model was learned from this item; it is predicted by a model that was not (${told.protocol}).${told.why && told.why.predicted !== told.predicted ? ` The model itself says ${told.why.predicted}.` : ""}`
-          : told.training ? " The model was learned from this item." : ""),
+    content: [back, h("h1", { class: "itemname" }, told.id), h("p", { class: "lead" }, answered(told, n)),
       told.problem ? h("p", { class: "problem" }, told.problem) : null,
-      h("div", { class: "two" }, h("div", {}, content),
-        told.why ? h("section", { class: "why" }, h("h2", {}, "Why"), sum(told.why, facts.classes, (of) => go(changed({ of }), true)), changes(told)) : null),
+      told.why ? explanation(told, content, [sum(told.why, facts.classes, (of) => go(changed({ of }), true)), changes(told)]) : content,
       facts.searchable ? h("section", {}, h("h2", {}, "Similar items"), h("p", {}, h("a", { href: address("/search", { like: number }) }, "Search with this item as the query")), similar) : null,
       exporting("items", exported(facts, told, content))].filter(Boolean),
   };
+}
+
+/** The class and the answer, and which model gave it: for items that the model was learned from, often another one. */
+function answered(told, n) {
+  const label = told.label === null ? "Without a label." : `Class ${told.label}.`;
+  if (told.predicted === undefined) return label;
+  const right = told.right === null ? "" : told.right ? ", which is right" : ", which is wrong";
+  const at = told.answered_at === n ? "" : ` at ${plural(told.answered_at, "group")}`;
+  if (told.held_out) return `${label} Held-out answer${at}: ${told.predicted}${right}. It is that of a model that was not trained on this item (${told.protocol}).`;
+  return `${label} Answer of the final model${at}: ${told.predicted}${right}.${told.training ? " The model was learned from this item." : ""}`;
 }
 
 /** The terms of the score, the columns of a row, the heat map over an image. */

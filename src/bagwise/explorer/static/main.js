@@ -1,7 +1,7 @@
 // The frame of all pages: address, number of groups, navigation, colours.
 
 import { address, go, parameters } from "./address.js";
-import { api, h, percent, say } from "./dom.js";
+import { api, h, percent, plural, say } from "./dom.js";
 import * as overview from "./overview.js";
 import * as groups from "./groups.js";
 import * as items from "./items.js";
@@ -27,6 +27,23 @@ let facts = null; // what /api/overview said last
 let turn = 0; // only the last of several requests is shown
 let leave = null; // what the page that is shown does when another comes
 
+// Pages are drawn when their data has come, so that browsers cannot know how far they were scrolled down.
+history.scrollRestoration = "manual";
+const places = new Map(JSON.parse(sessionStorage.getItem("bagwise-places") ?? "[]")); // of entries of the history
+let shown = {}; // the entry and the view that are shown
+let entries = 0;
+window.addEventListener("scroll", () => shown.entry === history.state?.entry && places.set(shown.entry, window.scrollY), { passive: true });
+window.addEventListener("pagehide", () => sessionStorage.setItem("bagwise-places", JSON.stringify([...places])));
+
+/** Views begin at the top; entries of the history to which somebody goes back are where they were. */
+function place() {
+  if (!history.state) history.replaceState({ entry: `${performance.timeOrigin} ${entries++}` }, "");
+  const now = { entry: history.state.entry, view: `${location.pathname} ${parameters().get("item")}` };
+  if (now.entry !== shown.entry && places.has(now.entry)) window.scrollTo(0, places.get(now.entry));
+  else if (now.view !== shown.view) window.scrollTo(0, 0);
+  shown = now;
+}
+
 document.addEventListener("click", (event) => {
   const link = event.target.closest("a[href]");
   if (!link || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey) return;
@@ -35,7 +52,7 @@ document.addEventListener("click", (event) => {
   if (to.pathname === location.pathname && to.hash) return;
   event.preventDefault();
   go(to.pathname + to.search);
-  content.focus();
+  content.focus({ preventScroll: true });
 });
 window.addEventListener("popstate", () => show());
 window.addEventListener("navigate", () => show());
@@ -90,7 +107,8 @@ function frame() {
   const output = document.getElementById("size-error");
   const apart = facts.seen?.n_seen && !facts.held_out; // the model's answers for those it was learned from say nothing
   const error = apart ? facts.seen.error_new : facts.error;
-  output.textContent = error === null ? "" : `${percent(error)} of ${apart ? "new items" : "items"} wrong`;
+  const other = facts.answered_at === facts.n_groups ? "" : `, measured at ${plural(facts.answered_at, "group")}`;
+  output.textContent = error === null ? "" : `${percent(error)} of ${apart ? "new items" : "items"} wrong${other}`;
   document.title = `${PAGES[location.pathname].name} · ${facts.title} · bagwise`;
 }
 
@@ -107,13 +125,11 @@ async function show() {
     if (mine !== turn) return;
     leave?.();
     leave = page.leave ?? null;
-    const same = content.dataset.page === location.pathname;
-    content.dataset.page = location.pathname;
     const inside = content.contains(document.activeElement);
     content.replaceChildren(...[page.content].flat());
     if (inside && document.activeElement === document.body) content.focus({ preventScroll: true }); // what had it is gone
     page.shown?.();
-    if (!same) window.scrollTo(0, 0);
+    place();
     say(`${PAGES[location.pathname].name}, ${facts.n_groups} groups`);
   } catch (error) {
     if (mine !== turn) return;

@@ -5,7 +5,7 @@ import { api, count, h, plural } from "./dom.js";
 import { exporting } from "./export.js";
 import { barsFigure } from "./figures.js";
 import { cell } from "./items.js";
-import { shownContent, sum } from "./why.js";
+import { explanation, shownContent, sum } from "./why.js";
 
 const METRICS = [["hellinger", "Hellinger"], ["intersection", "intersection"], ["chi2", "chi² distance"], ["euclidean", "Euclidean distance"]];
 const NUMBERS = [12, 24, 48, 96];
@@ -104,8 +104,9 @@ async function likeItem(facts, like, how, place) {
 
 function found(told, facts, picture, given = null) {
   if (!told.known) return [h("p", { class: "problem" }, "The query has no words of the model, so there are no results.")];
+  const query = [given ? h("p", {}, told.id) : null, shownContent(told, picture)];
   const parts = [
-    h("div", { class: "two" }, h("div", {}, given ? h("p", {}, told.id) : null, shownContent(told, picture)), told.why ? h("section", { class: "why" }, h("h2", {}, "Answer of the model"), sum(told.why, facts.classes, null)) : null),
+    told.why ? explanation(told, query, [sum(told.why, facts.classes, null)]) : h("div", {}, query),
     h("section", {}, h("h2", {}, `${count(told.hits.length)} most similar items`), h("ul", { class: "strip" }, told.hits.map((hit) => h("li", {}, cell({ ...hit, similarity: true }, facts.modality), shared(hit)))))];
   const rows = () => [["id", "label", "score", "shares most", "adds"], ...told.hits.map((hit) => [hit.id, hit.label, hit.score, hit.shared[0]?.name, hit.shared[0]?.contribution])];
   const scores = () => barsFigure(`${plural(told.hits.length, "most similar item")} and their scores`, told.hits.map((hit) => [hit.id, hit.score, hit.score.toFixed(4)]));

@@ -49,12 +49,19 @@ function heatMap(told, picture) {
   return h("div", {}, box, toggle);
 }
 
+/** An explanation under the name of the model that it explains: the content with its marks, and the terms of the score. */
+export function explanation(told, content, terms) {
+  const held = told.held_out ? " The held-out answer is that of another model, which this does not explain." : "";
+  return h("section", {}, h("h2", {}, "Why the final model says ", told.why.predicted), h("p", { class: "small explains" }, `This explains ${told.explains}.${held}`),
+    h("div", { class: "two" }, h("div", {}, content), h("div", { class: "why" }, terms)));
+}
+
 /** The sum: intercept, groups, the rest, and the score. `explain` shows it for another class. */
 export function sum(why, classes, explain) {
   const largest = Math.max(Math.abs(why.intercept), Math.abs(why.rest), ...why.groups.map((one) => Math.abs(one.contribution)));
   const row = (name, value, total = false) => h("tr", { class: total ? "total" : null }, h("th", { scope: "row" }, name), h("td", {}, total ? "" : bar(value, largest)), h("td", {}, total ? value.toPrecision(3) : signed(value)));
   return h("div", {},
-    h("p", {}, "Predicted ", h("strong", {}, why.predicted), ` with the score ${why.score.toPrecision(3)}; then ${why.runner_up} with ${why.runner_up_score.toPrecision(3)}. The answer changes when the difference of ${why.margin.toPrecision(3)} is lost.`),
+    h("p", {}, "The final model says ", h("strong", {}, why.predicted), ` with the score ${why.score.toPrecision(3)}; then ${why.runner_up} with ${why.runner_up_score.toPrecision(3)}. The answer changes when the difference of ${why.margin.toPrecision(3)} is lost.`),
     explain ? h("label", {}, "Score of ", h("select", { onchange: (event) => explain(event.target.value) }, classes.map((name, k) => h("option", { value: k, selected: k === why.of }, name)))) : null,
     h("table", { class: "weights sum" }, h("caption", { class: "unseen" }, "What the score is the sum of"), h("tbody", {},
       row("intercept", why.intercept),
