@@ -106,8 +106,7 @@ def check_folder(folder: str | os.PathLike[str], force: bool) -> Path:
             f"{os.fspath(folder)} is not empty. Give another folder, or {argument('force')} to replace the files in it "
             "that have the same names."
         )
-    if not target.parent.is_dir():
-        raise BagwiseError(f"{os.fspath(folder)} cannot be written: there is no folder {target.parent}. Create it.")
+    check_writable(target)
     return target
 
 

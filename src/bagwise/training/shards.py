@@ -404,7 +404,7 @@ def _write(
         built = executor.map(build, [shared] * n, names, rows, parts, step="Building the index", sizes=sizes)
         for handle in built:
             for name, content in executor.gather([handle])[0]:
-                storage.write(name, content)
+                storage.write(name, content, private=True)
         written = {"schema": _SCHEMA, "model": model_name, **about}
         storage.write(SHARDS_FILE, json.dumps(written, indent=1).encode())
     except BaseException:
