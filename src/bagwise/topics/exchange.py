@@ -154,7 +154,8 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
     if "names" in state and "name_offsets" in state:
         words = PackedStrings(state["names"], state["name_offsets"]).tolist()
     valid = (
-        bool((state["alpha"] > 0).all())
+        min(state["topic_counts"].shape) > 0
+        and bool((state["alpha"] > 0).all())
         and isinstance(header.get("parameters"), dict)
         and all(type(header.get(name)) is int and 0 <= header[name] < _LARGEST for name in _COUNTS)
         and header.get("solver", "vb") in (None, "vb", "online", "gibbs")
@@ -164,8 +165,8 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
     )
     if not valid:
         raise BagwiseError(
-            f"{os.fspath(path)} is damaged: priors must be positive, and the header needs parameters, "
-            f"{', '.join(_COUNTS)} from 0 to {_LARGEST - 1}, a known solver and a finite bound or none, and names of "
+            f"{os.fspath(path)} is damaged: it needs a topic and a word, priors must be positive, and the header "
+            f"needs parameters, {', '.join(_COUNTS)} from 0 to {_LARGEST - 1}, a known solver and a finite bound or none, and names of "
             f"all {n_words} words or none."
         )
     given = {_OLD_NAMES.get(name, name): value for name, value in header["parameters"].items()}
