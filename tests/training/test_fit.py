@@ -186,7 +186,7 @@ def test_items_without_a_label_are_left_out_and_counted(tmp_path):
     source = write_text_folder(tmp_path / "texts")
     (source / "unknown.txt").write_text("apple hammer wren")
     fit = run_fit(source, FitOptions(**TEXTS))
-    assert "1 of 37 items have no label" in fit.notes[0]
+    assert "1 of 37 items has no label and was not used" in fit.notes[0]
     assert fit.model.provenance["n_items"] == 36
 
 
@@ -202,7 +202,7 @@ def test_items_that_cannot_be_read_are_left_out_or_raise(tmp_path):
     (source / "down" / "broken.png").write_bytes(b"no picture")
     fit = run_fit(source, FitOptions(**IMAGES))
     assert len(fit.data.collection) == 12
-    assert "1 of 13 items could not be read and were skipped. down/broken.png: it is damaged" in fit.notes[0]
+    assert "1 of 13 items could not be read and was skipped. down/broken.png: it is damaged" in fit.notes[0]
     assert fit.model.provenance["n_skipped"] == 1
     with pytest.raises(BagwiseError, match=r"broken\.png"):
         run_fit(source, FitOptions(**IMAGES, on_error="raise"))
@@ -236,12 +236,12 @@ def test_a_part_test_without_labels_is_noted():
         parted(["a", "b", "a", "b", None], ["train"] * 4 + ["test"]), FitOptions(n_groups=2, folds=2, n_jobs=1)
     )
     assert fit.test is None
-    assert "1 items of the split test have no labels" in fit.notes[0]
+    assert "The split test has no labels: 1 item of it" in fit.notes[0]
     some = run_fit(
         parted(["a", "b", "a", None], ["train"] * 2 + ["test"] * 2), FitOptions(n_groups=2, folds=0, n_jobs=1)
     )
     assert some.test.ids == ["2"]
-    assert "1 of 2 items of the split test have no label" in some.notes[0]
+    assert "1 of 2 items of the split test has no label" in some.notes[0]
 
 
 def test_items_of_other_parts_are_noted():

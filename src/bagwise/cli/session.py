@@ -19,6 +19,7 @@ from typing import Any
 
 import typer
 
+from bagwise._utils.text import agree
 from bagwise.cli import end_at_once
 from bagwise.cli.printing import ProgressBar, make_table, message_of, plain_lines, printable
 from bagwise.errors import BagwiseError, named_by
@@ -123,7 +124,8 @@ class Session:
             self.log(f"Skipped {printable(id)}: {printable(reason)}", logging.WARNING)
         if new and n_items is not None:
             first, reason = next(iter(new.items()))
-            self.note(f"{len(new)} of {n_items} items could not be read and were skipped. {first}: {reason}")
+            were = agree(len(new), "was", "were")
+            self.note(f"{len(new)} of {n_items} items could not be read and {were} skipped. {first}: {reason}")
         if len(new) > 1:
             where = "--log-file FILE names" if self.log_file is None else f"{self.log_file} names"
             self.note(f"{where} all {len(new)} items that were skipped.")

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from bagwise._io.storage import as_place
 from bagwise._utils.memory import readable_size
-from bagwise._utils.text import unquote_formula
+from bagwise._utils.text import agree, unquote_formula
 from bagwise.errors import BagwiseError, argument, in_python, unknown_name
 from bagwise.sources.collection import Collection
 from bagwise.sources.columns import USUAL_LABEL, USUAL_TEXT, shortened, split_name
@@ -352,7 +352,8 @@ def open_records(
                 raise limits.exceeded("rows", f"{source} has more than {limits.rows:,} records")
     warn_skipped(skipped, len(items) + len(skipped), source, stacklevel=3)
     if not items:
-        raise BagwiseError(f"{source} holds no records: {', '.join(names[:3])} have no line beyond names of columns.")
+        has = agree(len(names), "has", "have")
+        raise BagwiseError(f"{source} holds no records: {', '.join(names[:3])} {has} no line beyond names of columns.")
     others = sorted([*ignored, *(set(contents) - set(names))])
     return annotated(Collection(items, "texts", source, others, notes, skipped, limits), labels, splits)
 

@@ -165,9 +165,9 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
     )
     if not valid:
         raise BagwiseError(
-            f"{os.fspath(path)} is damaged: it needs a topic and a word, priors must be positive, and the header "
-            f"needs parameters, {', '.join(_COUNTS)} from 0 to {_LARGEST - 1}, a known solver and a finite bound or none, and names of "
-            f"all {n_words} words or none."
+            f"{os.fspath(path)} is damaged: it needs a topic and a word, priors must be positive, and the header needs "
+            f"parameters, {', '.join(_COUNTS)} from 0 to {_LARGEST - 1}, a known solver and a finite bound or none, "
+            f"and names of all {n_words} words or none."
         )
     given = {_OLD_NAMES.get(name, name): value for name, value in header["parameters"].items()}
     check_stored_parameters(given, os.fspath(path), max_doc_update_iter=_MOST_UPDATES)
