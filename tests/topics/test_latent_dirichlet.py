@@ -327,7 +327,7 @@ def test_models_of_tomotopy():
     assert set(shares.argmax(axis=1)) == {0, 1}
     assert lda.topics_[:, 4].max() < 1e-3
     assert LatentDirichlet.from_fitted(model).topics_.shape == (2, 4)
-    with pytest.raises(BagwiseError, match="None of the 1 words"):
+    with pytest.raises(BagwiseError, match="None of the 1 word"):
         LatentDirichlet.from_fitted(model, vocabulary=["x"])
 
 

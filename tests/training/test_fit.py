@@ -248,7 +248,7 @@ def test_items_of_other_parts_are_noted():
     fit = run_fit(
         parted(["a", "b", "a", "b"], ["train", "train", "val", "test"]), FitOptions(n_groups=2, folds=0, n_jobs=1)
     )
-    assert fit.notes == ("1 items are neither in the split train nor in the split test and were not used.",)
+    assert fit.notes == ("1 item is neither in the split train nor in the split test and was not used.",)
 
 
 def test_unknown_classes_of_the_test_split_are_an_error_before_the_work(monkeypatch):

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from bagwise._io.tensors import PackedStrings, read_tensors, tensor, write_tensors
 from bagwise._utils.checks import check_stored_parameters
+from bagwise._utils.text import how_many
 from bagwise.errors import BagwiseError
 
 _KIND, _SCHEMA = "bagwise.LatentDirichlet", 2
@@ -78,8 +79,8 @@ def _reorder(
     columns = np.array([column_of.get(word, -1) for word in vocabulary])
     if (columns < 0).all():
         raise BagwiseError(
-            f"None of the {len(columns)} words of vocabulary is among the {len(known)} of the model, such as "
-            f"{known[:3]}. Give the words as strings, in the order of the columns."
+            f"None of the {how_many(len(columns), 'words')} of vocabulary is among the {len(known)} of the model, "
+            f"such as {known[:3]}. Give the words as strings, in the order of the columns."
         )
     return np.where(columns >= 0, counts[:, columns], eta)
 
@@ -123,7 +124,7 @@ def to_pyldavis(lda: Any, X: Any, vocabulary: Sequence[str] | None = None) -> di
     named: Any = getattr(lda, "feature_names_in_", range(counts.shape[1])) if vocabulary is None else vocabulary
     words = list(map(str, named))
     if len(words) != counts.shape[1]:
-        raise BagwiseError(f"vocabulary has {len(words)} words, but X has {counts.shape[1]} columns.")
+        raise BagwiseError(f"vocabulary has {how_many(len(words), 'words')}, but X has {counts.shape[1]} columns.")
     totals, lengths = (np.asarray(counts.sum(axis=axis)).ravel() for axis in (0, 1))
     kept, documents = np.flatnonzero(totals), np.flatnonzero(lengths)
     if not len(kept):

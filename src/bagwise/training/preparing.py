@@ -171,10 +171,9 @@ def prepare(source: Any, options: FitOptions, progress: Progress, executor: Exec
     log.timings.update(data.seconds)
     if data.skipped:
         first, n_all = data.skipped[0], len(data.collection) + len(data.skipped)
-        log.notes.append(
-            f"{len(data.skipped)} of {n_all} items could not be read and {agree(len(data.skipped), 'was', 'were')} skipped. "
-            f"{first.id}: {first.reason}"
-        )
+        n = len(data.skipped)
+        some = f"{n} of {n_all} items could not be read and {agree(n, 'was', 'were')} skipped"
+        log.notes.append(f"{some}. {first.id}: {first.reason}")
     if data.n_learned_from is not None:
         log.notes.append(
             f"Words were learned from {data.n_learned_from:,} of {len(collection):,} {collection.modality}, chosen at "
@@ -263,8 +262,9 @@ def _test_split(test: Collection | None, classes: tuple[str, ...], log: FitLog) 
     if test is None or not classes:
         return test
     if not any(item.labels for item in test):
+        n = len(test)
         log.notes.append(
-            f"The split test has no labels: {how_many(len(test), 'items')} of it {agree(len(test), 'was', 'were')} not used."
+            f"The split test has no labels: {how_many(n, 'items')} of it {agree(n, 'was', 'were')} not used."
         )
         return None
     test = _labelled(test, log, " of the split test")
