@@ -33,7 +33,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -187,21 +186,8 @@ class Command(Job):
         return "whole" if text.startswith("<!") and text.rstrip().endswith("</html>") else "half"
 
     def prepare(self) -> None:
-        import bagwise.training.provenance
-
-        # models say when they were made, and how long that took; here they do not, so that they can be compared
-        bagwise.training.provenance.datetime = NoClock  # type: ignore[attr-defined]
-        bagwise.training.provenance.round = lambda seconds, digits: 0.0  # type: ignore[attr-defined]
         for name, n_each in (("texts", 12), ("fewer", 8)):
             write_texts(self.folder / name, n_each)
-
-
-class NoClock(datetime):
-    """A clock that stands still."""
-
-    @classmethod
-    def now(cls, zone: Any = None) -> NoClock:
-        return cls(2026, 1, 1, tzinfo=zone)
 
 
 class Fit(Command):

@@ -74,6 +74,17 @@ def test_untidy_matrices_are_their_sums(name):
         np.testing.assert_array_equal(array, old)
 
 
+@pytest.mark.parametrize("name", sorted(SPARSE))
+def test_indices_of_64_bits_are_taken_as_those_of_32(name):
+    tidy = sp.csr_array(X)
+    wide = sp.csr_array((tidy.data, tidy.indices.astype(np.int64), tidy.indptr.astype(np.int64)), shape=tidy.shape)
+    assert wide.indices.dtype == wide.indptr.dtype == np.int64
+    one, two = (clone(cheap(MATRICES[name])).fit(data, Y) for data in (tidy, wide))
+    for expected, found in zip(answers(one, tidy), answers(two, wide), strict=True):
+        np.testing.assert_array_equal(expected, found)
+    assert wide.indices.dtype == wide.indptr.dtype == np.int64
+
+
 FUNCTIONS = {
     "merge_words": lambda data: merge_words(data, Y).merges,
     "additive_kernel": lambda data: additive_kernel(data, kernel="chi2"),

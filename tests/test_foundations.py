@@ -11,13 +11,12 @@ import pytest
 from bagwise import BagwiseError, Hierarchy
 from bagwise._io import atomic
 from bagwise._io.atomic import write_atomically
+from bagwise._io.locks import locked
 from bagwise._io.tensors import tensor_entries
 from bagwise._utils.memory import free_memory, parse_size, readable_size, resolve_limit
 from bagwise._utils.progress import ProgressBar
 from bagwise._utils.threads import run_over_ranges
 from bagwise.errors import unknown_name
-
-_SAID = {"capture_output": True, "text": True, "check": True}
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
@@ -74,26 +73,124 @@ def test_pipes_are_neither_replaced_nor_waited_for(tmp_path):
     assert (tmp_path / "pipe").is_fifo()
 
 
+def left_by(host, name="file"):
+    return f".{name}.{host}-{'0' * 16}.part"
+
+
 def test_what_dead_processes_left_is_removed_by_the_next_writer(tmp_path):
-    path, process = tmp_path / "file", subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], **_SAID)
-    host, token = atomic._host(), "0" * 16
-    dead, living, others, unlike = (
-        tmp_path / f".{name}.{place}-{number}-{token}.part"
-        for name, place, number in (
-            ("file", host, int(process.stdout)),
-            ("file", host, os.getpid()),
-            ("file", "0" * 8 if host != "0" * 8 else "1" * 8, int(process.stdout)),
-            ("file.csv", host, int(process.stdout)),
-        )
-    )
-    for part in (dead, living, others, unlike):
+    path, host = tmp_path / "file", atomic._host()
+    lines = ["import os, sys", "from bagwise._io import atomic", "writer = atomic.open_atomically(sys.argv[1])"]
+    code = "\n".join([*lines, "writer.__enter__()", "os._exit(0)"])
+    subprocess.run([sys.executable, "-c", code, path], check=True)
+    folder = tmp_path / left_by(host)
+    folder.mkdir()
+    (folder / "half").write_bytes(b"half")
+    others = tmp_path / left_by("0" * 8 if host != "0" * 8 else "1" * 8)
+    unlike = tmp_path / left_by(host, "file.csv")
+    for part in (others, unlike):
         part.write_bytes(b"half")
+    unlike.chmod(0o400)
+    assert len(list(tmp_path.iterdir())) == 4
     write_atomically(path, b"whole")
-    assert set(tmp_path.iterdir()) == {path, living, others, unlike}
+    assert set(tmp_path.iterdir()) == {path, others, unlike}
     write_atomically(path, b"part of a cache", lasting=False)
     assert unlike.exists()
     atomic.sweep(tmp_path)  # as caches do, for all their files
-    assert set(tmp_path.iterdir()) == {path, living, others}
+    assert set(tmp_path.iterdir()) == {path, others}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="nothing is swept")
+def test_a_living_writer_keeps_its_file_also_in_a_container_that_does_not_see_its_process(tmp_path, monkeypatch):
+    """Containers that share a folder and the name of a host know nothing of each other's processes."""
+
+    def unseen(*_):
+        raise ProcessLookupError
+
+    monkeypatch.setattr(os, "kill", unseen)
+    path, folder = tmp_path / "file", tmp_path / "folder"
+    with atomic.open_atomically(path) as file:
+        file.write(b"slow")
+        atomic.sweep(tmp_path)
+        write_atomically(path, b"quick")
+        monkeypatch.setattr(atomic, "_sync_folder", lambda place: atomic.sweep(tmp_path))
+        atomic.write_folder(folder, {"a": b"1"})
+    assert path.read_bytes() == b"slow"
+    assert (folder / "a").read_bytes() == b"1"
+    assert set(tmp_path.iterdir()) == {path, folder}
+    with atomic.open_atomically(path) as other, locked(path):  # a writer that is done holds no lock
+        other.write(b"again")
+    with locked(path, waiting=pytest.fail):
+        pass
+
+
+@pytest.mark.skipif(os.name != "posix", reason="nothing is swept")
+def test_what_is_swept_before_it_is_locked_is_made_again(tmp_path, monkeypatch):
+    real, swept = atomic.take, []
+
+    def late(descriptor, wait=False):
+        if wait and len(swept) < 2:
+            swept.append(descriptor)
+            atomic.sweep(tmp_path)
+            assert not list(tmp_path.glob(".*.part"))
+        return real(descriptor, wait=wait)
+
+    monkeypatch.setattr(atomic, "take", late)
+    write_atomically(tmp_path / "file", b"whole")
+    assert len(swept) == 2
+    swept.clear()
+    atomic.write_folder(tmp_path / "folder", {"a": b"1"})
+    assert len(swept) == 2
+    assert {path.name for path in tmp_path.iterdir()} == {"file", "folder"}
+
+
+def test_where_there_are_no_locks_nothing_is_removed(tmp_path, monkeypatch):
+    part = tmp_path / left_by(atomic._host())
+    part.write_bytes(b"half")
+    monkeypatch.setattr("bagwise._io.locks.fcntl", None)
+    write_atomically(tmp_path / "file", b"whole")
+    assert part.exists()
+
+
+def test_the_error_of_a_writer_whose_file_is_gone_is_true(tmp_path):
+    gone = pytest.raises(BagwiseError, match=r"x cannot be saved: its unfinished file in .* was removed")
+    with gone as caught, atomic.open_atomically(tmp_path / "x"):
+        next(tmp_path.glob(".x*.part")).unlink()
+    assert "no folder" not in str(caught.value)
+
+
+def test_private_files_are_for_their_user_and_a_file_that_exists_keeps_its_rights(tmp_path):
+    path = tmp_path / "file"
+    write_atomically(path, b"x", private=True)
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.chmod(0o644)
+    write_atomically(path, b"y", private=True)
+    assert path.stat().st_mode & 0o777 == 0o644
+
+
+def test_a_folder_is_tried_before_it_is_written_to(tmp_path, monkeypatch):
+    for path in (tmp_path / "new", tmp_path):
+        atomic.check_writable(path)
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(BagwiseError, match=r"x cannot be saved: there is no folder .*nowhere\. Create it first"):
+        atomic.check_writable(tmp_path / "nowhere" / "x")
+
+    def refuse(*_, **more):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(BagwiseError, match=r"x cannot be saved: Operation not permitted"):
+        atomic.check_writable(tmp_path / "x")
+
+
+def test_a_full_disk_names_the_folder_that_was_wanted(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(BagwiseError, match=r"edge cannot be saved: No space left on device\. .* Free some") as caught:
+        atomic.write_folder(tmp_path / "edge", {"main.cpp": b"x"})
+    assert ".part" not in str(caught.value)
+    assert not list(tmp_path.iterdir())
 
 
 def test_errors_of_writing_name_the_file_that_was_wanted(tmp_path):

@@ -123,7 +123,7 @@ def test_purity_of_perfect_clusters_is_one():
         (lambda: average_precision([True, True], 1), "n_relevant=1, but the ranking has 2"),
         (lambda: average_precision([True], cutoff=0), "cutoff must be at least 1"),
         (lambda: average_precision([True], denominator="al"), "Did you mean 'all'"),
-        (lambda: mean_average_precision([[1.0]], [0], [[1.0, 2.0]], [0]), "queries have 1 columns, the gallery has 2"),
+        (lambda: mean_average_precision([[1.0]], [0], [[1.0, 2.0]], [0]), "queries have 1 column, the gallery has 2"),
         (lambda: mean_average_precision([[1.0]], [0], [[1.0]], [0], metric="chi"), "Did you mean 'chi2'"),
     ],
 )

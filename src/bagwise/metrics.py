@@ -13,6 +13,7 @@ from sklearn.metrics import pairwise
 from sklearn.metrics.cluster import contingency_matrix
 from sklearn.utils import check_consistent_length
 
+from bagwise._utils.text import how_many
 from bagwise._utils.validation import check_array
 from bagwise.errors import BagwiseError, unknown_name
 
@@ -247,7 +248,7 @@ def _rankings(
     check_consistent_length(queries, query_labels)
     check_consistent_length(gallery, gallery_labels)
     if queries.shape[1] != gallery.shape[1]:
-        raise BagwiseError(f"queries have {queries.shape[1]} columns, the gallery has {gallery.shape[1]}.")
+        raise BagwiseError(f"queries have {how_many(queries.shape[1], 'columns')}, the gallery has {gallery.shape[1]}.")
     if not callable(metric) and metric not in _DISTANCES:
         raise unknown_name("metric", metric, _DISTANCES)
     distance = metric if callable(metric) else _DISTANCES[metric]

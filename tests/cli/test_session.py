@@ -1,4 +1,5 @@
 import ast
+import json
 import re
 import signal
 import subprocess
@@ -13,7 +14,7 @@ from bagwise import BagwiseError
 from bagwise.cli.options import command
 from bagwise.cli.printing import make_table, plain_lines, printable
 from bagwise.cli.session import EXIT_CODES, Session
-from commands import SOURCES, WAIT_IN_MERGING, bagwise, process
+from commands import SOURCES, WAIT_IN_MERGING, bagwise, check_output, process
 from small_sources import write_records
 
 NUMERIC = {"numpy", "scipy", "sklearn", "numba", "joblib", "safetensors", "cv2", "PIL", "torch", "pandas", "pyarrow"}
@@ -150,6 +151,27 @@ def test_an_interrupted_fit_says_so_and_leaves_nothing(tmp_path, number, code):
     assert output == ""
     assert list(work.iterdir()) == []
     assert "no partial files" in (tmp_path / "log").read_text()
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+@pytest.mark.parametrize("module", ["typer", "bagwise.cli.listing"])
+def test_an_interrupt_while_modules_are_imported_is_one_line(module, as_json, tmp_path):
+    interrupt = f"""
+import signal
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Interrupt())
+"""
+    running = process("fit", tmp_path / "gone", *["--json"] * as_json, script=interrupt)
+    output, errors = running.communicate(timeout=60)
+    assert running.returncode == 130, errors
+    assert errors == "Error: Interrupted.\n"
+    if as_json:
+        told = json.loads(output)
+        check_output(told)
+        assert told["exit_code"] == 130
 
 
 def test_tables_align_numbers_and_escape_names():

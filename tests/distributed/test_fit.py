@@ -8,10 +8,12 @@ import time
 
 import numpy as np
 import pytest
+from dask import config
+from dask.utils import parse_timedelta
 from distributed import Client, Future, LocalCluster
 
 from bagwise import BagwiseError, Model, fit_model
-from bagwise.distributed import connected
+from bagwise.distributed import connected, executors
 from bagwise.distributed.executors import LocalExecutor, executor_of
 from bagwise.sources.items import NothingReadError
 from bagwise.training import FitOptions, evaluate_model, run_fit
@@ -172,6 +174,54 @@ def test_the_scheduler_is_lost(sources, in_memory, tmp_path):
     assert len(list((tmp_path / "cache" / "read").rglob("*.arrays"))) == 8
     found = run_fit(sources["texts"], chosen, client=LocalExecutor())
     assert saved(found.model, tmp_path) == saved(in_memory["texts"].model, tmp_path)
+
+
+def test_a_cluster_without_workers_is_waited_for_and_then_an_error(monkeypatch):
+    """Dask waits for ever, since workers may come."""
+    told, limits = [], "bagwise.distributed.executors"
+    monkeypatch.setattr(f"{limits}._LOOK", 0.01)
+    with (
+        LocalCluster(
+            n_workers=0, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0", silence_logs=50
+        ) as cluster,
+        Client(cluster, set_as_default=False) as empty,
+    ):
+
+        def hire(step, done, total):
+            told.append(step)
+            if step == "Waiting for workers" and told.count(step) == 2:
+                cluster.scale(1)
+
+        executor = executor_of(empty, hire)
+        assert executor.gather(executor.map(abs, [-1, -2], step="one")) == [1, 2]
+        assert told[0] == "one"
+        assert "Waiting for workers" in told
+        cluster.scale(0)
+        while empty.nthreads():
+            pass
+        monkeypatch.setattr(f"{limits}._WITHOUT_WORKERS", 0.02)
+        gone = r"The scheduler \S+ has had no worker for 0\.02 seconds: all were lost.*start workers again\. With a"
+        for wait in (
+            lambda: executor.map(abs, [-1], step="two"),
+            lambda: executor.map_reduce(abs, operator.add, [-1, -2]),
+            lambda: executor.gather([executor.share(1)]),
+        ):
+            with pytest.raises(BagwiseError, match=gone):
+                wait()
+
+
+def test_a_worker_is_not_given_up_before_the_job(monkeypatch):
+    """A worker that was lost again within Dask's 15 seconds was given up, and the job waited for ever."""
+    seen = []
+
+    def cluster(**options):
+        seen.append(config.get("distributed.deploy.lost-worker-timeout"))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("distributed.LocalCluster", cluster)
+    with pytest.raises(KeyboardInterrupt), connected(workers=1):
+        pass
+    assert parse_timedelta(seen[0]) > executors._WITHOUT_WORKERS
 
 
 def test_a_cache_by_url(sources, in_memory, tmp_path):

@@ -1,6 +1,5 @@
 """`--cache` keeps words and histograms, so that an interrupted fit goes on and a second one is quick."""
 
-import json
 import shutil
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +15,7 @@ from bagwise.descriptors import ColorCells, DenseSIFT
 from commands import as_json, bagwise
 from small_sources import write_image_folder, write_records
 
-PHOTOS = ("--words", "8", "--jobs", "1", "--folds", "2", "--no-report", "--no-index", "--force")
+PHOTOS = ("--words", "8", "--jobs", "1", "--folds", "2", "--no-report", "--force")
 
 
 @pytest.fixture(scope="module")
@@ -49,14 +48,9 @@ def counted(monkeypatch, fail_at=None):
 
 
 def content(path):
-    """All that a model holds, but for times."""
-    model = Model.load(path)
-    provenance = {name: value for name, value in model.provenance.items() if name not in ("created", "seconds")}
-    books = () if model.codebook is None else model.codebook
-    learned = [*books, model.hierarchy.merges, model.hierarchy.scores, model.word_totals]
-    learned += [] if model.group_statistics is None else [model.group_statistics.values]
-    heads = [array for size in sorted(model.heads) for array in (model.heads[size].coef, model.heads[size].intercept)]
-    return json.dumps([provenance, model.options]), model.path, [array.tobytes() for array in (*learned, *heads)]
+    """The bytes of a model and of its index, if there is one."""
+    index = path.with_suffix(".index")
+    return path.read_bytes(), index.read_bytes() if index.exists() else None
 
 
 def test_a_second_fit_neither_describes_nor_learns_nor_counts(photos, tmp_path, monkeypatch):

@@ -140,7 +140,7 @@ def test_what_the_file_of_labels_leaves_out_is_said(photos, tmp_path):
     [
         ([("00.png", "across"), ("00.png", "down")], "gives '00.png' two labels, 'across' and 'down'"),
         ([("00.png", "across"), ("00", "down")], "item '00.png' is there twice, as '00.png' and '00', with different"),
-        ([("x.png", "across")], "none of its 1 rows names an item of"),
+        ([("x.png", "across")], "none of its 1 row names an item of"),
     ],
 )
 def test_contradictions_in_the_file_of_labels_are_errors(rows, error, photos, tmp_path):

@@ -235,18 +235,17 @@ def test_folders_are_written_whole_and_never_replaced(tmp_path, monkeypatch):
         export_cpp(model, tmp_path / "gone" / "edge")
     from bagwise._io import atomic
 
-    left = tmp_path / f".last.{atomic._host()}-{2**22 + 1}-{'0' * 16}.part"  # by a process that was killed
+    left = tmp_path / f".last.{atomic._host()}-{'0' * 16}.part"  # by a process that was killed
     left.mkdir()
     (left / "main.cpp").write_text("half")
     export_cpp(model, tmp_path / "last")
     assert not left.exists()
 
-    def interrupted(path, content, **options):
-        if path.name == "main.cpp":
+    def interrupted(descriptor):
+        if any(tmp_path.glob(".other.*.part/main.cpp")):
             raise KeyboardInterrupt
-        path.write_bytes(content)
 
-    monkeypatch.setattr(atomic, "write_atomically", interrupted)
+    monkeypatch.setattr(atomic.os, "fsync", interrupted)
     with pytest.raises(KeyboardInterrupt):
         export_cpp(model, tmp_path / "other")
     assert {path.name for path in tmp_path.iterdir()} == {"edge", "file", "last"}

@@ -101,7 +101,7 @@ def test_loading_stops_at_what_cannot_be_read(tmp_path):
 def test_what_cannot_be_read_is_skipped_and_told(tmp_path):
     write(tmp_path, {"a.txt": "good", "b.txt": b"caf\xe9", "c.txt": "fine"})
     loading = open_collection(tmp_path).load(on_error="skip")
-    with pytest.warns(SkippedItemsWarning, match=r"1 of 3 items of .* were skipped: b.txt: byte 3") as caught:
+    with pytest.warns(SkippedItemsWarning, match=r"1 of 3 items of .* was skipped: b.txt: byte 3") as caught:
         assert [text for _, text in loading] == ["good", "fine"]
     assert caught[0].filename == __file__
     assert [id for id, _ in loading.skipped] == ["b.txt"]
@@ -182,7 +182,7 @@ def test_several_labels(folder):
     [
         (
             "id,label\n9.txt,cat\n",
-            r"none of its 1 rows names an item of .*, the first is '9.txt'; items",
+            r"none of its 1 row names an item of .*, the first is '9.txt'; items",
         ),
         ("who,label\n", r"none of its columns is named id, filename.*; there are 'who', 'label'. Choose .* by id="),
         ("id,a,b\n", r"none of its columns is named label, .*; there are 'id', 'a', 'b'. Choose one by label="),
@@ -222,7 +222,7 @@ def test_ids_must_differ():
             {"a.xyz": "", "b.xyz": "", "c": ""},
             "its 3 files are: 2 .xyz, 1 without an ending. Accepted: .*jpg.* more by modality= and extensions=",
         ),
-        ({"x/a.txt": "", "x/b.jpg": ""}, "holds 1 images and 1 texts. Choose one, for instance by modality='images'"),
+        ({"x/a.txt": "", "x/b.jpg": ""}, "holds 1 image and 1 text. Choose one, for instance by modality='images'"),
     ],
 )
 def test_folders_that_are_not_collections(tmp_path, texts, message):

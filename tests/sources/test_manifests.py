@@ -110,7 +110,7 @@ def test_columns_can_be_chosen(folder, tmp_path, ending):
         ({"url": ["a.jpg", "b.jpg"], "offset": [0, 1]}, "needs columns size and id"),
         ({"url": ["a.jpg"], "size": ["many"]}, "whole number"),
         ({"url": ["a.nothing"]}, "lists no images, texts or videos"),
-        ({"url": ["a.jpg", "b.txt"]}, "holds 1 images and 1 texts"),
+        ({"url": ["a.jpg", "b.txt"]}, "holds 1 image and 1 text"),
     ],
 )
 def test_manifests_that_are_refused(tmp_path, ending, rows, said):

@@ -156,7 +156,7 @@ def test_what_comes_after_a_bad_record_is_read(tmp_path):
     ("content", "options", "message"),
     [
         ("", {"modality": "records"}, r"a.csv cannot be used: it is empty, or its first line is"),
-        ("text\n", {}, r"holds no records: a.csv"),
+        ("text\n", {}, r"holds no records: a.csv has no line"),
         ("text,text\na,b\n", {}, r"has columns of the same name: 'text', 'text'"),
         ("text\n\xe9\n".encode("latin-1"), {"on_error": "skip"}, r"a.csv cannot be read"),
         ("id,text\n1,a\n1,b\n", {}, r"has 2 items with the id '1'. Ids must differ"),

@@ -170,7 +170,7 @@ def test_bombs_are_refused(tmp_path):
         ("a.csv", "a,b\n1,2\n3\n", {}, r"cannot be read"),
         ("a.csv", "a,b\n", {}, r"it has no rows, only names of columns"),
         ("a.csv", "", {"modality": "table"}, r"it is empty"),
-        ("a.csv", "label\nx\n", {}, r"it has 1 rows and 0 columns of numbers"),
+        ("a.csv", "label\nx\n", {}, r"it has 1 row and 0 columns of numbers"),
         ("a.csv", "a,b\n1,2\n", {"label": "c"}, r"there is no column 'c'; there are 'a', 'b'"),
         ("a.csv", "id,b\n1,2\n1,3\n", {"id": "id"}, r"has 2 items with the id '1'"),
         ("a.csv", "a,b\n1,2\n", {"data": "a"}, r"data= is the name of an array in an .npz file, but this is .csv"),

@@ -34,7 +34,7 @@ def test_rows_are_distributions_of_what_can_be_shown(model):
 def test_names_and_errors():
     lda = LatentDirichlet(2, random_state=0, max_iter=2).fit(X)
     assert to_pyldavis(lda, X)["vocab"] == ["0", "1", "2", "3", "5", "6", "7", "8"]
-    for given, error in (((X[:, :5],), "X has 5 columns"), ((X, ["a"]), "1 words"), ((0 * X,), "no words at all")):
+    for given, error in (((X[:, :5],), "X has 5 columns"), ((X, ["a"]), "1 word,"), ((0 * X,), "no words at all")):
         with pytest.raises(BagwiseError, match=error):
             to_pyldavis(lda, *given)
 

@@ -14,7 +14,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
 
 from bagwise import BagwiseError, LatentDirichlet
-from bagwise.topics import latent_dirichlet
+from bagwise.topics import exchange, latent_dirichlet
 from bagwise.topics.inference import infer, split_tokens, to_counts, topic_bound, topic_weights
 from helpers import topic_counts
 
@@ -239,6 +239,17 @@ def test_files(tmp_path):
         LatentDirichlet.load(path)
 
 
+@pytest.mark.parametrize("shape", [(2, 0), (0, 4)])
+def test_files_without_words_or_topics_are_damaged(shape, tmp_path):
+    lda = LatentDirichlet(2, max_iter=1, random_state=0).fit(np.eye(4))
+    path = lda.save(tmp_path / "topics.safetensors")
+    header, state = exchange.read_model(path)
+    changed = {"topic_counts": np.zeros(shape), "alpha": np.ones(shape[0])}
+    exchange.write_model(path, header, state | changed)
+    with pytest.raises(BagwiseError, match=r"topics\.safetensors is damaged: it needs a topic and a word"):
+        LatentDirichlet.load(path)
+
+
 def test_files_of_earlier_versions_load():
     """Written when parameters had other names; with what that version computed."""
     folder = Path(__file__).parent / "schema1"
@@ -316,7 +327,7 @@ def test_models_of_tomotopy():
     assert set(shares.argmax(axis=1)) == {0, 1}
     assert lda.topics_[:, 4].max() < 1e-3
     assert LatentDirichlet.from_fitted(model).topics_.shape == (2, 4)
-    with pytest.raises(BagwiseError, match="None of the 1 words"):
+    with pytest.raises(BagwiseError, match="None of the 1 word"):
         LatentDirichlet.from_fitted(model, vocabulary=["x"])
 
 

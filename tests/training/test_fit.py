@@ -1,5 +1,4 @@
 import copy
-import dataclasses
 import json
 import pickle
 
@@ -12,10 +11,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
-from bagwise import BagwiseError, Model, WordMerger, open_collection, runtime
+from bagwise import BagwiseError, Model, WordMerger, __version__, open_collection, runtime
 from bagwise.sources import TableCollection
 from bagwise.training import FitOptions, ItemIndex, count_words, fit_model, fit_report_data, plan_fit, run_fit
 from bagwise.training.method import folds_of
+from commands import bagwise
+from model_cases import saved
 from small_sources import (
     table,
     texts,
@@ -30,12 +31,6 @@ IMAGES = {"descriptor": "patches", "n_words": 12, "n_groups": 4, "folds": 2, "n_
 TEXTS = {"n_groups": 4, "folds": 2, "n_jobs": 1}
 
 
-def timeless(model):
-    """The same model without what differs from run to run."""
-    provenance = {name: value for name, value in model.provenance.items() if name not in ("created", "seconds")}
-    return dataclasses.replace(model, provenance=provenance)
-
-
 def table_of(X, y):
     return TableCollection(X, [str(i) for i in range(len(y))], [(label,) for label in y])
 
@@ -46,18 +41,35 @@ def image_folder(tmp_path_factory):
 
 
 def test_the_same_seed_gives_the_same_bytes(image_folder, tmp_path):
-    models = [timeless(run_fit(image_folder, FitOptions(**IMAGES)).model) for _ in range(2)]
+    models = [run_fit(image_folder, FitOptions(**IMAGES)).model for _ in range(2)]
     files = [model.save(tmp_path / f"{k}.bagwise").read_bytes() for k, model in enumerate(models)]
     assert files[0] == files[1]
-    other = timeless(run_fit(image_folder, FitOptions(**IMAGES, random_state=1)).model)
+    other = run_fit(image_folder, FitOptions(**IMAGES, random_state=1)).model
     assert other != models[0]
 
 
-def test_threads_do_not_change_the_model(image_folder):
-    one, two = (run_fit(image_folder, FitOptions(**IMAGES | {"n_jobs": n_jobs})).model for n_jobs in (1, 2))
-    assert timeless(one).info() | {"options": {}} == timeless(two).info() | {"options": {}}
-    np.testing.assert_array_equal(one.codebook, two.codebook)
-    assert all(one.heads[size] == two.heads[size] for size in one.heads)
+def test_neither_threads_nor_the_time_change_the_bytes_of_a_model(image_folder, tmp_path, monkeypatch):
+    one = run_fit(image_folder, FitOptions(**IMAGES | {"n_jobs": 1}))
+    monkeypatch.setattr("time.perf_counter", iter(range(0, 10**9, 7)).__next__)
+    two = run_fit(image_folder, FitOptions(**IMAGES | {"n_jobs": 2}))
+    assert one.timings != two.timings
+    assert saved(one.model, tmp_path) == saved(two.model, tmp_path)
+    assert "created" not in one.model.provenance
+
+
+def test_a_model_has_the_date_that_the_environment_asks_for(tmp_path, monkeypatch):
+    source = write_table(tmp_path / "table.csv")
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "86400")
+    model = run_fit(source, FitOptions(n_groups=2, folds=0)).model
+    assert model.provenance["created"] == "1970-01-02T00:00:00+00:00"
+    model.save(tmp_path / "table.bagwise")
+    assert f"made          1970-01-02T00:00:00+00:00 by bagwise {__version__}" in bagwise(
+        "info", tmp_path / "table.bagwise"
+    )
+    for wrong in ("today", "9" * 30):
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", wrong)
+        with pytest.raises(BagwiseError, match=r"SOURCE_DATE_EPOCH must be a number of seconds since 1970, got '"):
+            run_fit(source, FitOptions(n_groups=2, folds=0))
 
 
 def test_an_archive_gives_the_same_model_as_its_folder(image_folder, tmp_path):
@@ -174,7 +186,7 @@ def test_items_without_a_label_are_left_out_and_counted(tmp_path):
     source = write_text_folder(tmp_path / "texts")
     (source / "unknown.txt").write_text("apple hammer wren")
     fit = run_fit(source, FitOptions(**TEXTS))
-    assert "1 of 37 items have no label" in fit.notes[0]
+    assert "1 of 37 items has no label and was not used" in fit.notes[0]
     assert fit.model.provenance["n_items"] == 36
 
 
@@ -190,7 +202,7 @@ def test_items_that_cannot_be_read_are_left_out_or_raise(tmp_path):
     (source / "down" / "broken.png").write_bytes(b"no picture")
     fit = run_fit(source, FitOptions(**IMAGES))
     assert len(fit.data.collection) == 12
-    assert "1 of 13 items could not be read and were skipped. down/broken.png: it is damaged" in fit.notes[0]
+    assert "1 of 13 items could not be read and was skipped. down/broken.png: it is damaged" in fit.notes[0]
     assert fit.model.provenance["n_skipped"] == 1
     with pytest.raises(BagwiseError, match=r"broken\.png"):
         run_fit(source, FitOptions(**IMAGES, on_error="raise"))
@@ -224,19 +236,19 @@ def test_a_part_test_without_labels_is_noted():
         parted(["a", "b", "a", "b", None], ["train"] * 4 + ["test"]), FitOptions(n_groups=2, folds=2, n_jobs=1)
     )
     assert fit.test is None
-    assert "1 items of the split test have no labels" in fit.notes[0]
+    assert "The split test has no labels: 1 item of it" in fit.notes[0]
     some = run_fit(
         parted(["a", "b", "a", None], ["train"] * 2 + ["test"] * 2), FitOptions(n_groups=2, folds=0, n_jobs=1)
     )
     assert some.test.ids == ["2"]
-    assert "1 of 2 items of the split test have no label" in some.notes[0]
+    assert "1 of 2 items of the split test has no label" in some.notes[0]
 
 
 def test_items_of_other_parts_are_noted():
     fit = run_fit(
         parted(["a", "b", "a", "b"], ["train", "train", "val", "test"]), FitOptions(n_groups=2, folds=0, n_jobs=1)
     )
-    assert fit.notes == ("1 items are neither in the split train nor in the split test and were not used.",)
+    assert fit.notes == ("1 item is neither in the split train nor in the split test and was not used.",)
 
 
 def test_unknown_classes_of_the_test_split_are_an_error_before_the_work(monkeypatch):
@@ -370,7 +382,7 @@ def test_samples_are_the_words_of_the_descriptors(image_folder):
 def test_fit_model_returns_the_model_of_a_fit(image_folder, tmp_path):
     options = IMAGES | {"n_groups": 3}
     model = fit_model(image_folder, **options)
-    assert timeless(model).info() == timeless(run_fit(image_folder, FitOptions(**options)).model).info()
+    assert model.info() == run_fit(image_folder, FitOptions(**options)).model.info()
     assert model.result.data.histograms.shape == (12, 12)
     page = model.report(tmp_path / "report.html")
     assert "stripes" in page.read_text("utf-8")

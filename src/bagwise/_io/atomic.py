@@ -15,11 +15,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from bagwise._io.locks import give_up, take
 from bagwise.errors import BagwiseError, argument
 
 # Characters of a file's name that the name of its unfinished successor begins with: names are at most 255 bytes long.
 _LONGEST_NAME = 40
-_PART = re.compile(r"\.(?P<host>[0-9a-f]{8})-(?P<process>\d+)-[0-9a-f]{16}\.part\Z")
+_PART = re.compile(r"\.(?P<host>[0-9a-f]{8})-[0-9a-f]{16}\.part\Z")
 
 
 class UnwritableError(BagwiseError, OSError):
@@ -27,30 +28,39 @@ class UnwritableError(BagwiseError, OSError):
 
 
 @contextmanager
-def open_atomically(path: str | os.PathLike[str], *, lasting: bool = True) -> Iterator[BinaryIO]:
+def open_atomically(path: str | os.PathLike[str], *, lasting: bool = True, private: bool = False) -> Iterator[BinaryIO]:
     """Open `path` for writing: at any time, also after a crash, the old file or the whole new one is there.
 
     The new file takes its name when the block ends without an exception; otherwise it is removed. It has the rights of
     the file that it replaces; a link is followed, a device or a pipe is not replaced. What processes that died left
-    unfinished is removed. Files of a cache need not last: without `lasting`, the new name may be lost with the power,
-    and nothing is removed; see `sweep`.
+    unfinished is removed.
+
+    Parameters
+    ----------
+    path : path
+    lasting : bool, default=True
+        Files of a cache need not last: without, the new name may be lost with the power, and nothing is removed; see
+        `sweep`.
+    private : bool, default=False
+        Whether only the user may read a new file: for files that show items, such as an index or a report.
     """
-    if scheme := re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", str(os.fspath(path))):
-        raise UnwritableError(
-            f"A URL ({scheme[0]}/…) cannot be saved to here. Give the name of a file of this machine, and copy it then."
-        )
-    target = Path(os.path.realpath(path))
-    if target.exists() and not (target.is_file() or target.is_dir()):
-        raise UnwritableError(f"{os.fspath(path)} cannot be saved: it is a pipe or a device. Give the name of a file.")
-    temporary = target.with_name(f".{_short(target.name)}.{_host()}-{os.getpid()}-{secrets.token_hex(8)}.part")
+    target = _target(path)
     try:
-        with open(temporary, "xb") as file:
+        temporary, file = _new_part(target, private)
+    except OSError as error:
+        raise _named(error, path) from error
+    try:
+        with file:
             if hasattr(os, "fchmod") and target.exists():
                 os.fchmod(file.fileno(), stat.S_IMODE(target.stat().st_mode))
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, target)
+            if os.name == "posix":  # others cannot rename an open file, and have no locks
+                os.replace(temporary, target)
+                give_up(file.fileno())
+        if os.name != "posix":
+            os.replace(temporary, target)
         if lasting:
             _sync_folder(target.parent)
     except BaseException as error:
@@ -63,11 +73,27 @@ def open_atomically(path: str | os.PathLike[str], *, lasting: bool = True) -> It
         sweep(target.parent, target.name)
 
 
-def write_atomically(path: str | os.PathLike[str], content: bytes, *, lasting: bool = True) -> Path:
+def write_atomically(
+    path: str | os.PathLike[str], content: bytes, *, lasting: bool = True, private: bool = False
+) -> Path:
     """Write `content` to `path`, wholly or not at all; see `open_atomically`."""
-    with open_atomically(path, lasting=lasting) as file:
+    with open_atomically(path, lasting=lasting, private=private) as file:
         file.write(content)
     return Path(path)
+
+
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Raise an error unless a new file can be written beside `path`, or into it if it is a folder.
+
+    A file is made there and removed: what a system says of rights does not hold for all users and file systems.
+    """
+    target = Path(os.path.realpath(path))
+    try:
+        temporary, file = _new_part(target / "file" if target.is_dir() else target)
+        file.close()
+        temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise _named(error, path) from error
 
 
 def check_folder(folder: str | os.PathLike[str], force: bool) -> Path:
@@ -80,8 +106,7 @@ def check_folder(folder: str | os.PathLike[str], force: bool) -> Path:
             f"{os.fspath(folder)} is not empty. Give another folder, or {argument('force')} to replace the files in it "
             "that have the same names."
         )
-    if not target.parent.is_dir():
-        raise BagwiseError(f"{os.fspath(folder)} cannot be written: there is no folder {target.parent}. Create it.")
+    check_writable(target)
     return target
 
 
@@ -95,11 +120,17 @@ def write_folder(folder: str | os.PathLike[str], files: Mapping[str, bytes]) -> 
         for name, content in files.items():
             write_atomically(target / name, content)
         return Path(folder)
-    temporary = target.with_name(f".{_short(target.name)}.{_host()}-{os.getpid()}-{secrets.token_hex(8)}.part")
     try:
-        temporary.mkdir()
+        temporary, descriptor = _new_part_folder(target)
+    except OSError as error:
+        raise _named(error, folder) from error
+    try:
         for name, content in files.items():
-            write_atomically(temporary / name, content)
+            with open(temporary / name, "xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        _sync_folder(temporary)
         if target.is_dir():
             target.rmdir()
         os.replace(temporary, target)
@@ -109,8 +140,61 @@ def write_folder(folder: str | os.PathLike[str], files: Mapping[str, bytes]) -> 
         if isinstance(error, OSError):
             raise _named(error, folder) from error
         raise
+    finally:
+        if descriptor is not None:
+            give_up(descriptor)
+            os.close(descriptor)
     sweep(target.parent, target.name)
     return Path(folder)
+
+
+def _target(path: str | os.PathLike[str]) -> Path:
+    """Return the file that is written for `path`, or raise an error for a URL, a device or a pipe."""
+    if scheme := re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", str(os.fspath(path))):
+        raise UnwritableError(
+            f"A URL ({scheme[0]}/…) cannot be saved to here. Give the name of a file of this machine, and copy it then."
+        )
+    target = Path(os.path.realpath(path))
+    if target.exists() and not (target.is_file() or target.is_dir()):
+        raise UnwritableError(f"{os.fspath(path)} cannot be saved: it is a pipe or a device. Give the name of a file.")
+    return target
+
+
+def _new_part(target: Path, private: bool = False) -> tuple[Path, BinaryIO]:
+    """Open a new file beside `target`, locked as long as it is open, where the file system has locks."""
+    mode = 0o600 if private else 0o666
+    while True:
+        temporary = _part_name(target)
+        file = open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode))  # noqa: SIM115
+        if _kept(temporary, file.fileno()):
+            return temporary, file
+        file.close()
+
+
+def _new_part_folder(target: Path) -> tuple[Path, int | None]:
+    """Make a new folder beside `target`, and return it with a descriptor that locks it; None where there are none."""
+    while True:
+        temporary = _part_name(target)
+        temporary.mkdir()
+        if os.name != "posix":
+            return temporary, None
+        try:
+            descriptor = os.open(temporary, os.O_RDONLY)
+        except FileNotFoundError:  # swept before it was locked
+            continue
+        if _kept(temporary, descriptor):
+            return temporary, descriptor
+        os.close(descriptor)
+
+
+def _kept(temporary: Path, descriptor: int) -> bool:
+    """Lock what was just made; whether it is still there: `sweep` may have had it before."""
+    take(descriptor, wait=True)
+    return temporary.exists()
+
+
+def _part_name(target: Path) -> Path:
+    return target.with_name(f".{_short(target.name)}.{_host()}-{secrets.token_hex(8)}.part")
 
 
 def _named(error: OSError, path: str | os.PathLike[str]) -> UnwritableError:
@@ -118,8 +202,13 @@ def _named(error: OSError, path: str | os.PathLike[str]) -> UnwritableError:
     if isinstance(error, UnwritableError):
         return error
     reason, rest = error.strerror or str(error), "An existing file was not changed."
-    if error.errno == errno.ENOENT:
-        reason, rest = f"there is no folder {Path(path).parent}", "Create it first."
+    folder = Path(path).parent
+    if folder.is_dir():  # that of a link may be another
+        folder = Path(os.path.realpath(path)).parent
+    if error.errno == errno.ENOENT and not folder.is_dir():
+        reason, rest = f"there is no folder {folder}", "Create it first."
+    elif error.errno == errno.ENOENT:
+        reason = f"its unfinished file in {folder} cannot be made, or was removed by another program"
     elif error.errno == errno.ENOSPC:
         rest += " Free some space, or write elsewhere."
     named = UnwritableError(f"{os.fspath(path)} cannot be saved: {reason}. {rest}")
@@ -151,24 +240,33 @@ def _sync_folder(folder: Path) -> None:
 
 
 def sweep(folder: str | os.PathLike[str], name: str | None = None) -> None:
-    """Remove what processes of this machine that died while they wrote have left; None: anything in a folder."""
+    """Remove what processes of this machine that died while they wrote have left; None: anything in a folder.
+
+    Who writes has a lock on the unfinished file, which ends with the process, wherever that runs: processes of other
+    containers are not known by their numbers. Where there are no locks, nothing is removed.
+    """
     start, host = "." if name is None else f".{_short(name)}.", _host()
-    with suppress(OSError):  # others may sweep at the same time
-        for entry in os.scandir(folder):
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
             found = _PART.search(entry.name, len(start) - 1) if entry.name.startswith(start) else None
             if found and name is not None and found.start() != len(start) - 1:
                 continue  # of a longer name
-            if found and found["host"] == host and not _runs(int(found["process"])):
-                shutil.rmtree(entry.path) if entry.is_dir(follow_symlinks=False) else os.unlink(entry.path)
+            if found and found["host"] == host:
+                with suppress(OSError):  # others may sweep at the same time, or it may not be read by this user
+                    _remove_unlocked(entry)
 
 
-def _runs(process: int) -> bool:
-    if os.name != "posix":
-        return True
+def _remove_unlocked(entry: os.DirEntry[str]) -> None:
+    """Remove an unfinished file or folder, unless a process has it locked."""
+    is_folder = entry.is_dir(follow_symlinks=False)
+    if os.name != "posix" or not (is_folder or entry.is_file(follow_symlinks=False)):
+        return
+    try:  # network file systems lock files that are open for writing
+        descriptor = os.open(entry.path, os.O_RDONLY if is_folder else os.O_RDWR)
+    except PermissionError:
+        descriptor = os.open(entry.path, os.O_RDONLY)
     try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):
-        return True
-    return True
+        if take(descriptor):
+            shutil.rmtree(entry.path) if is_folder else os.unlink(entry.path)
+    finally:
+        os.close(descriptor)

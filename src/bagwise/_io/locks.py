@@ -16,7 +16,7 @@ try:
 except ImportError:  # not on Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["locked"]
+__all__ = ["give_up", "locked", "take"]
 
 _held = threading.local()
 
@@ -51,6 +51,27 @@ def locked(
     finally:
         names.discard(target)
         file.close()
+
+
+def take(descriptor: int, *, wait: bool = False) -> bool:
+    """Lock an open file or folder, until `give_up` or until it is closed; whether it is locked now.
+
+    It is not if another process or thread has it locked, unless `wait`, or if the file system has no locks.
+    """
+    if fcntl is None:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except OSError:
+        return False
+    return True
+
+
+def give_up(descriptor: int) -> None:
+    """End the lock of an open file or folder, also if a child of this process has it open."""
+    if fcntl is not None:
+        with suppress(OSError):  # the file system has no locks
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
 def _lock(target: str, required: bool, waiting: Callable[[], None] | None) -> BinaryIO | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import unquote, urlsplit
 
-from bagwise._io.atomic import open_atomically, write_atomically
+from bagwise._io.atomic import check_writable, open_atomically, write_atomically
 from bagwise._utils.extras import require
 from bagwise.errors import BagwiseError, in_python
 
@@ -241,15 +241,15 @@ class Storage:
     def __str__(self) -> str:
         return str(self.place)
 
-    def write(self, name: str, content: bytes) -> None:
-        """Write a file."""
+    def write(self, name: str, content: bytes, *, private: bool = False) -> None:
+        """Write a file; if `private`, a new one of this machine is for this user only."""
         if isinstance(self.place, Path):
             target = self.place / name
             try:
                 target.parent.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise BagwiseError(f"{self.place} cannot be written as a folder: {error.strerror}.") from error
-            write_atomically(target, content)
+            write_atomically(target, content, private=private)
             return
         self._put(name, lambda system, path: system.pipe_file(path, content))
 
@@ -315,6 +315,15 @@ class Storage:
             system.invalidate_cache()
             start = len(root.rstrip("/")) + 1
             return sorted(path[start:] for path in system.find(root) if not path.endswith(".part"))
+
+    def check_writable(self) -> None:
+        """Raise an error unless files can be written; by URL, one is written and removed."""
+        if isinstance(self.place, Path):
+            check_writable(next(path for path in (self.place, *self.place.parents) if path.exists()))
+            return
+        name = f"{secrets.token_hex(8)}.part"
+        self.write(name, b"")
+        self.remove(name)
 
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""

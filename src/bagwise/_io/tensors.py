@@ -173,14 +173,16 @@ def write_tensors(
     header: Mapping[str, Any],
     tensors: Mapping[str, NDArray[Any] | Chunks],
     max_header: int = MAX_HEADER,
+    *,
+    private: bool = False,
 ) -> Path:
-    """Write a tensor file, wholly or not at all.
+    """Write a tensor file, wholly or not at all; if `private`, a new one is for this user only.
 
     `kind` is such as ``"bagwise.Hierarchy"``, `schema` the version of the form that files of this kind have; `header`
     holds what JSON can hold.
     """
     target = check_file_path(path)
-    with open_atomically(target) as file:
+    with open_atomically(target, private=private) as file:
         _write_tensors_to(file, kind, schema, header, tensors, max_header)
     return target
 

@@ -10,19 +10,30 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-__all__ = ["english_stop_words", "escape_character", "how_many", "quote_formula", "ranges", "unquote_formula"]
+__all__ = ["agree", "english_stop_words", "escape_character", "how_many", "quote_formula", "ranges"]
+__all__ += ["unquote_formula"]
 
 # Cells that programs for tables take for formulas: some also by full-width signs; numbers may have a sign.
 _FORMULA = re.compile(r"'*(?:[=@\t\r\n\uff1d\uff20\uff0b\uff0d]|[+-](?!(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\Z))")
 
 
 def how_many(n: int, items: str) -> str:
-    """Say how many items there are.
+    """Say how many items there are; `items` in the plural.
 
-    >>> how_many(1200, "images"), how_many(3, "table")
-    ('1,200 images', '3 rows')
+    >>> how_many(1200, "images"), how_many(3, "table"), how_many(1, "words"), how_many(1, "classes")
+    ('1,200 images', '3 rows', '1 word', '1 class')
     """
-    return f"{n:,} {'rows' if items == 'table' else items}"
+    things = "rows" if items == "table" else items
+    return f"{n:,} {things}" if n != 1 else f"1 {things.removesuffix('es' if things.endswith('sses') else 's')}"
+
+
+def agree(n: int, one: str, several: str) -> str:
+    """Return the form of a verb that goes with a number.
+
+    >>> agree(1, "has", "have"), agree(2, "has", "have")
+    ('has', 'have')
+    """
+    return one if n == 1 else several
 
 
 def ranges(numbers: Iterable[int]) -> str:

@@ -4,7 +4,8 @@ Estimators call `validate_data` and functions `check_array` of this module, with
 
 1. refuse dates and times in X and y, which NumPy would turn into numbers of seconds or days;
 2. refuse CSR and CSC matrices whose indices point outside of them, which compiled code would follow;
-3. give a sparse matrix in canonical form: sorted, each entry stored once, without zeros. It is a copy if it changed;
+3. give a sparse matrix in canonical form: sorted, each entry stored once, without zeros, with 32-bit indices where they
+   suffice. It is a copy if it changed;
 4. refuse numbers of which products overflow or vanish, above `largest` where that is given. None refuses none.
 """
 
@@ -110,4 +111,12 @@ def _well_formed(X: Any, formats: Any, name: str = "X") -> Any:
     """Give a sparse matrix in canonical form, in the format that is accepted; anything else as it is."""
     if not sp.issparse(X) or X.ndim != 2 or formats not in ("csr", "csc"):
         return X  # scikit-learn says what is wrong, if anything is
-    return canonical(as_format(X, formats, name))
+    return _narrow(canonical(as_format(X, formats, name)))
+
+
+def _narrow(X: Any) -> Any:
+    """Give a CSR or CSC matrix 32-bit indices if they suffice: the solvers of scikit-learn take no others."""
+    most = np.iinfo(np.int32).max
+    if X.indices.dtype == X.indptr.dtype == np.int32 or max(*X.shape, X.nnz) > most:
+        return X
+    return type(X)((X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)), shape=X.shape)

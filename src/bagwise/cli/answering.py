@@ -191,7 +191,7 @@ def _writing(
 ) -> Iterator[Callable[[Any], Any]]:
     """Yield a function that takes batches of answers, for a file or for standard output; `raw` as in `CsvWriter`."""
     if path is not None:
-        with open_atomically(path) as file:
+        with open_atomically(path, private=True) as file:
             if kind == "parquet":
                 with _ParquetRows(file, names) as write:
                     yield write

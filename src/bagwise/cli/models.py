@@ -158,8 +158,8 @@ def _print_model(session: Session, model: Any) -> None:
     if "source" in made:
         items = f", {made['n_items']:,} items" if "n_items" in made else ""
         lines.append(("trained on", f"{made['source']}{items}"))
-    if "created" in made:
-        lines.append(("created", f"{made['created']} by {told['library']}"))
+    made_by = (f"{made['created']} by " if "created" in made else "") + str(told["library"])
+    lines.append(("made", made_by))
     lines.append(
         ("words", f"{model.hierarchy.n_words:,} merged into {model.n_groups} groups by {model.hierarchy.criterion}")
     )

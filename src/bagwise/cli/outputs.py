@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from bagwise._io.atomic import open_atomically, write_atomically
+from bagwise._io.atomic import check_writable, open_atomically, write_atomically
 from bagwise._io.storage import Url
 from bagwise._utils.extras import require
 from bagwise._utils.text import quote_formula
@@ -83,11 +83,7 @@ def check_outputs(
             raise BagwiseError(f"{path} exists already. Give --force to replace it, or another name with {option}.")
         if path.is_dir() and not folder_allowed:
             raise BagwiseError(f"{path} is a folder, which is not replaced. Give another name with {option}.")
-        folder = path.parent
-        if not folder.is_dir():
-            raise BagwiseError(f"{path} cannot be written: there is no folder {folder}. Create it first.")
-        if not os.access(folder, os.W_OK):
-            raise BagwiseError(f"{path} cannot be written: no permission to write to the folder {folder}.")
+        check_writable(path)
 
 
 def check_page(path: Path | None, force: bool, option: str) -> None:

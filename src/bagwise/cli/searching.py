@@ -12,6 +12,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from bagwise._io.atomic import check_writable
 from bagwise._io.storage import Storage, Url, absolute
 from bagwise._utils.text import how_many
 from bagwise.cli.answering import row_of
@@ -169,6 +170,7 @@ def _write_shards(
         target: Path | Url = out
         if not force and Storage.of(out).exists(SHARDS_FILE):
             raise BagwiseError(f"{out} exists already. Give --force to replace it, or another name with --out.")
+        Storage.of(out).check_writable()
     else:
         default = Path(f"{name_of_source(source)}.shards")
         target = out if out is not None and is_sharded(out) else output_file(out, default)
@@ -214,6 +216,7 @@ def _change(
             "bagwise index MODEL SOURCE --workers N --force"
         )
     opened, gone = ItemIndex.load(path), _ids(remove)
+    check_writable(out or path)
     left = opened.remove(gone)  # what is wrong is told before items are described
     collection, histograms, n_replaced = None, None, 0
     if add is not None:

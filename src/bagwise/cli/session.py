@@ -19,6 +19,8 @@ from typing import Any
 
 import typer
 
+from bagwise._utils.text import agree
+from bagwise.cli import end_at_once
 from bagwise.cli.printing import ProgressBar, make_table, message_of, plain_lines, printable
 from bagwise.errors import BagwiseError, named_by
 
@@ -122,7 +124,8 @@ class Session:
             self.log(f"Skipped {printable(id)}: {printable(reason)}", logging.WARNING)
         if new and n_items is not None:
             first, reason = next(iter(new.items()))
-            self.note(f"{len(new)} of {n_items} items could not be read and were skipped. {first}: {reason}")
+            were = agree(len(new), "was", "were")
+            self.note(f"{len(new)} of {n_items} items could not be read and {were} skipped. {first}: {reason}")
         if len(new) > 1:
             where = "--log-file FILE names" if self.log_file is None else f"{self.log_file} names"
             self.note(f"{where} all {len(new)} items that were skipped.")
@@ -225,7 +228,7 @@ def session(
         raise Session(command, quiet=quiet, as_json=as_json).fail(str(error), BAD_INPUT) from error
     run.log(" ".join(map(printable, sys.argv)))
     try:
-        with _sigterm_interrupts(), warnings.catch_warnings(), named_by(option_of):
+        with _signals_interrupt(), warnings.catch_warnings(), named_by(option_of):
             warnings.simplefilter("default")
             warnings.showwarning = run.warned
             yield run
@@ -257,21 +260,24 @@ def session(
 
 
 @contextmanager
-def _sigterm_interrupts() -> Iterator[None]:
-    """Handle SIGTERM as Ctrl-C."""
+def _signals_interrupt() -> Iterator[None]:
+    """Let Ctrl-C raise a KeyboardInterrupt again, unless it is ignored, and handle SIGTERM in the same way."""
 
     def end(number: int, frame: FrameType | None) -> None:
         raise _Terminated
 
     try:
-        before = signal.signal(signal.SIGTERM, end)
+        before = {signal.SIGTERM: signal.signal(signal.SIGTERM, end)}
     except ValueError:  # not in the main thread, which receives all signals
         yield
         return
+    if signal.getsignal(signal.SIGINT) is end_at_once:
+        before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _system_sentence(error: OSError) -> str:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from bagwise._io.storage import Url
-from bagwise._utils.text import how_many
+from bagwise._utils.text import agree, how_many
 from bagwise.cli.options import (
     PARTED_OPTIONS,
     READ_OPTIONS,
@@ -144,7 +144,8 @@ def evaluate(
         found = evaluate_model(loaded, source, client=client, progress=session.progress, **chosen.to_dict())
     tell_of(session, found.collection, found.skipped, len(found.collection) + found.n_skipped)
     if found.n_skipped > len(found.skipped):
-        session.note(f"{how_many(found.n_skipped - len(found.skipped), 'items')} without a label were not used.")
+        n = found.n_skipped - len(found.skipped)
+        session.note(f"{how_many(n, 'items')} without a label {agree(n, 'was', 'were')} not used.")
     about = found.about_seen(loaded)
     if about is not None:
         session.say(printable(about))

@@ -17,6 +17,9 @@ __all__ = ["connected"]
 
 _SECONDS = 20  # until a scheduler has to answer
 _MOST_WORKERS = 1024
+# A worker process that ends is started again, but given up if it is away this long after one was lost: also if it was
+# back meanwhile and ended again, so that Dask's 15 seconds can leave a cluster without workers.
+_GIVEN_UP = "10 minutes"
 # Workers that Dask starts give each freed block of memory back to the system at once, and descriptors and counts then
 # take up to twice as long, in page faults. With these, freed memory up to 64 MiB is used again.
 _ENVIRONMENT = {"MALLOC_TRIM_THRESHOLD_": 64 << 20, "MALLOC_MMAP_THRESHOLD_": 32 << 20}
@@ -71,7 +74,12 @@ def connected(scheduler: str | None = None, workers: int | None = None) -> Itera
     config = require("dask", "dask", "A cluster").config
     environment = config.get("distributed.nanny.pre-spawn-environ") | _ENVIRONMENT
     with (
-        config.set({"distributed.nanny.pre-spawn-environ": environment}),
+        config.set(
+            {
+                "distributed.nanny.pre-spawn-environ": environment,
+                "distributed.deploy.lost-worker-timeout": _GIVEN_UP,
+            }
+        ),
         distributed.LocalCluster(
             n_workers=count,
             threads_per_worker=1,

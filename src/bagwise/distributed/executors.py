@@ -6,13 +6,16 @@ run the same functions in the same order of sums, so that results do not depend 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import pickle
 import tempfile
+import time
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import wait
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,10 @@ from bagwise.errors import BagwiseError, argument
 __all__ = ["DaskExecutor", "Executor", "LocalExecutor", "Spilled", "executor_of", "new_file", "remove_file"]
 
 Progress = Callable[[str, int, int], None]
+
+# Seconds between two looks at the workers, and without any worker until a job fails.
+_LOOK = 1.0
+_WITHOUT_WORKERS = 300.0
 
 
 class Executor(ABC):
@@ -222,7 +229,15 @@ class DaskExecutor(Executor):
             self.progress(step, 0, total)
         try:
             completed = self._distributed.as_completed(list(waiting.values()), loop=self.client.loop)
-            for future in completed:
+            watch = _Watch(self.client, self._address, self.progress)
+            while completed.count():
+                with completed.thread_condition:
+                    if not completed.has_ready():
+                        completed.thread_condition.wait(_LOOK)
+                if not completed.has_ready():
+                    watch.look()
+                    continue
+                future = next(completed)
                 status = future.status
                 if status == "error":
                     raise future.exception()
@@ -276,9 +291,16 @@ class DaskExecutor(Executor):
     def gather(self, handles: Sequence[Any]) -> list[Any]:
         """Fetch the values of futures."""
         with self._connected():
+            watch = _Watch(self.client, self._address, self.progress)
+            values = asyncio.run_coroutine_threadsafe(
+                self.client.gather(list(handles), asynchronous=True), self.client.loop.asyncio_loop
+            )
             try:
-                return self.client.gather(list(handles))
+                while not wait([values], _LOOK).done:
+                    watch.look()
+                return values.result()
             except BaseException:
+                values.cancel()
                 self._cancel(handles)
                 raise
 
@@ -286,6 +308,33 @@ class DaskExecutor(Executor):
         """Put a value on a worker; others fetch it there. It is part of the job, so that lost workers do no harm."""
         with self._connected(), _large_graphs():
             return self.client.submit(_same, value, pure=False)
+
+
+class _Watch:
+    """Looks whether a cluster has workers, and raises an error when it has had none for too long.
+
+    Dask itself waits for ever, since workers may come.
+    """
+
+    def __init__(self, client: Any, address: str, progress: Progress) -> None:
+        self._client, self._address, self._progress = client, address, progress
+        self._since: float | None = None
+
+    def look(self) -> None:
+        """Ask the scheduler for its workers."""
+        if self._client.status != "running" or self._client.nthreads():
+            self._since = None
+            return
+        now = time.monotonic()
+        self._since = now if self._since is None else self._since
+        self._progress("Waiting for workers", 0, 0)
+        if now - self._since >= _WITHOUT_WORKERS:
+            raise BagwiseError(
+                f"The scheduler {self._address} has had no worker for {_WITHOUT_WORKERS:g} seconds: all were lost, "
+                "most likely for want of memory, and none came back. Give workers more memory, or make parts smaller "
+                f"({argument('partition')}), and start workers again. With a cache ({argument('cache')}) the same call "
+                "goes on from the parts that were finished."
+            )
 
 
 def executor_of(client: Any, progress: Progress | None = None) -> Executor:

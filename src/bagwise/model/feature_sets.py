@@ -229,6 +229,7 @@ def _write_parts(job: _Job, storage: Storage, force: bool, client: Any) -> Writt
     held: dict[int, dict[str, Any]] = {}
     there = storage.names()
     _check_folder(storage, there)
+    storage.check_writable()
     for number, name in enumerate(names):
         about = _about(storage, name) if name in there else None
         if about is not None and about.get("key") == keys[number]:

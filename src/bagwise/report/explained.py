@@ -181,4 +181,4 @@ def write_explanation(explanation: Any, path: str | os.PathLike[str], **options:
     -------
     path : Path
     """
-    return write_atomically(path, render_explanation(explanation, **options).encode())
+    return write_atomically(path, render_explanation(explanation, **options).encode(), private=True)

@@ -97,7 +97,7 @@ def write_report(data: ReportData, path: str | os.PathLike[str]) -> Path:
     ...     write_report(ReportData("Photos"), f"{folder}/report.html").read_text()[:15]
     '<!doctype html>'
     """
-    return write_atomically(path, render_report(data).encode())
+    return write_atomically(path, render_report(data).encode(), private=True)
 
 
 def render_comparison(comparison: Comparison) -> str:
@@ -181,7 +181,7 @@ def write_results(results: SearchResults, path: str | os.PathLike[str]) -> Path:
     -------
     path : Path
     """
-    return write_atomically(path, render_results(results).encode())
+    return write_atomically(path, render_results(results).encode(), private=True)
 
 
 def chart_file(chart: str) -> bytes:

@@ -59,7 +59,7 @@ def write_markdown(data: ReportData, folder: str | os.PathLike[str]) -> Path:
     parts = [f"# {escaped(data.title)}", *([_say(about)] if about else [])]
     for section in (_setup, _curve, _baselines, _confusion, _groups, _examples, _end):
         parts += section(data, place)
-    return write_atomically(place / "report.md", ("\n\n".join(parts) + "\n").encode())
+    return write_atomically(place / "report.md", ("\n\n".join(parts) + "\n").encode(), private=True)
 
 
 def write_comparison_markdown(comparison: Comparison, folder: str | os.PathLike[str]) -> Path:
@@ -257,7 +257,7 @@ def _words(group: WordGroup, folder: Path) -> str:
     shown = []
     if group.patches:
         name = f"group-{group.number}.png"
-        write_atomically(folder / name, mosaic(group.patches[: LIMITS.patches], 32, columns=8))
+        write_atomically(folder / name, mosaic(group.patches[: LIMITS.patches], 32, columns=8), private=True)
         shown.append(f"![Patches of group {group.number}]({name})")
     names = group.names[: LIMITS.names]
     shown.append(", ".join(escaped(word) for word in names))
@@ -283,7 +283,7 @@ def _examples(data: ReportData, folder: Path) -> list[str]:
 def _example(example: Example, file: str, folder: Path, titles: Mapping[int, str]) -> list[str]:
     item = escaped(example.id)
     if example.picture is not None:
-        write_atomically(folder / file, thumbnail(example.picture))
+        write_atomically(folder / file, thumbnail(example.picture), private=True)
         item = f"![{item}]({file}) {item}"
     if example.excerpt:
         item += f": {escaped(example.excerpt)}"

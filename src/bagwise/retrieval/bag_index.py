@@ -409,7 +409,7 @@ class BagIndex:
         What is in a file already is copied in pieces, so a mapped index larger than memory can be saved. It may replace
         the file that it was loaded from.
         """
-        return write_tensors(path, KIND, SCHEMA, *self.to_tensors())
+        return write_tensors(path, KIND, SCHEMA, *self.to_tensors(), private=True)
 
     @classmethod
     def load(

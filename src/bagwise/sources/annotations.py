@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bagwise._io.storage import Url, as_place
-from bagwise._utils.text import unquote_formula
+from bagwise._utils.text import how_many, unquote_formula
 from bagwise.errors import BagwiseError, argument, in_python
 from bagwise.sources.columns import USUAL_LABEL, chosen_column, shortened, split_name, usual_column
 from bagwise.sources.limits import Limits
@@ -132,12 +132,15 @@ def _read_file(file: LabelFile, what: str, ids: Sequence[str], source: str, limi
     if not named:
         first = f", the first is {strange[0]!r}" if strange else ""
         raise BagwiseError(
-            f"none of its {len(rows)} rows names an item of {source}{first}; items are named like {ids[0]!r}"
+            f"none of its {how_many(len(rows), 'rows')} names an item of {source}{first}; items are named like "
+            f"{ids[0]!r}"
         )
     notes = []
     shown, missing = os.fspath(file.path), [id for id in ids if id not in named]
     if missing:
-        notes.append(f"{len(missing)} of {len(ids)} items are not in {shown} and have no {what}; first: {missing[0]}")
+        are, have = ("is", "has") if len(missing) == 1 else ("are", "have")
+        left = f"{len(missing)} of {len(ids)} items {are} not in {shown} and {have} no {what}"
+        notes.append(f"{left}; first: {missing[0]}")
     if strange:
         notes.append(f"{len(strange)} of {len(rows)} rows of {shown} name no item of {source}; first: {strange[0]}")
     return Annotations(

@@ -14,6 +14,7 @@ import numpy as np
 
 from bagwise._utils.checks import as_count
 from bagwise._utils.progress import ProgressBar
+from bagwise._utils.text import agree
 from bagwise._utils.threads import map_in_order, number_of_threads
 from bagwise.errors import BagwiseError, argument, unknown_name
 
@@ -383,7 +384,8 @@ def warn_skipped(skipped: Sequence[Skipped], n_items: int, source: str, stacklev
         raise NothingReadError(skipped, source)
     if warn:
         message = (
-            f"{len(skipped)} of {n_items} items of {source} could not be read and were skipped: {_listed(skipped)}"
+            f"{len(skipped)} of {n_items} items of {source} could not be read and "
+            f"{agree(len(skipped), 'was', 'were')} skipped: {_listed(skipped)}"
         )
         warnings.warn(SkippedItemsWarning(message, skipped), stacklevel=stacklevel)
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from bagwise._io.storage import Url, as_place, is_url, same_system
+from bagwise._utils.text import how_many
 from bagwise.errors import BagwiseError, argument, parameter_name, unknown_name
 from bagwise.sources import manifests, shards
 from bagwise.sources.annotations import LabelFile
@@ -219,7 +220,7 @@ class SeveralModalities(BagwiseError):
     """Raised if a source holds items of several modalities, which are the keys of `found`; values are their numbers."""
 
     def __init__(self, source: str, found: Mapping[str, int]) -> None:
-        listed = " and ".join(f"{n} {modality}" for modality, n in found.items())
+        listed = " and ".join(how_many(n, modality) for modality, n in found.items())
         choice = argument("modality", min(found))
         super().__init__(f"{source} holds {listed}. Choose one, for instance by {choice}.")
         self.source, self.found = source, dict(found)

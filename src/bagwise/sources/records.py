@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from bagwise._io.storage import as_place
 from bagwise._utils.memory import readable_size
-from bagwise._utils.text import unquote_formula
+from bagwise._utils.text import agree, unquote_formula
 from bagwise.errors import BagwiseError, argument, in_python, unknown_name
 from bagwise.sources.collection import Collection
 from bagwise.sources.columns import (
@@ -379,7 +379,8 @@ def open_records(
                 raise limits.exceeded("rows", f"{source} has more than {limits.rows:,} records")
     warn_skipped(skipped, len(items) + len(skipped), source, stacklevel=3)
     if not items:
-        raise BagwiseError(f"{source} holds no records: {', '.join(names[:3])} have no line beyond names of columns.")
+        has = agree(len(names), "has", "have")
+        raise BagwiseError(f"{source} holds no records: {', '.join(names[:3])} {has} no line beyond names of columns.")
     others = sorted([*ignored, *(set(contents) - set(names))])
     classes = {item.labels for item in items} - {()}
     if len(classes) < 2 and label is None and labels is None:

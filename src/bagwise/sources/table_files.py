@@ -20,7 +20,7 @@ import scipy.sparse as sp
 
 from bagwise._utils.matrices import checked_csr
 from bagwise._utils.memory import readable_size
-from bagwise._utils.text import unquote_formula
+from bagwise._utils.text import how_many, unquote_formula
 from bagwise.errors import BagwiseError, argument, in_python
 from bagwise.sources.archives import list_archive
 from bagwise.sources.columns import RawTable, Reading, TableColumns, optional_columns, shortened
@@ -378,7 +378,7 @@ def _no_numbers(
         return BagwiseError(f"it has one column, {names[0]!r}. If spaces divide it: {argument('sep', 'space')}")
     for line, row in _cells(text, separator, has_names):
         if len(row) != len(names):
-            return BagwiseError(f"line {line} has {len(row)} fields, but there are {len(names)} columns.")
+            return BagwiseError(f"line {line} has {how_many(len(row), 'fields')}, but there are {len(names)} columns.")
         for i in numbers:
             if not is_number(row[i]):
                 what = f"is {row[i]!r:.50}, not a number" if row[i].strip() else "is empty"

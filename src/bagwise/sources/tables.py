@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from bagwise._io.storage import Url, as_place
 from bagwise._utils.matrices import first_not_finite
 from bagwise._utils.memory import readable_size
+from bagwise._utils.text import how_many
 from bagwise.errors import BagwiseError, argument
 from bagwise.sources.columns import RawTable, Reading
 from bagwise.sources.contents import File, FileContent, as_file, local_copy
@@ -172,12 +173,12 @@ def check_table(table: RawTable, limits: Limits) -> None:
     n, d = table.X.shape
     check_shape((n, d), limits)
     if n == 0 or d == 0:
-        raise BagwiseError(f"it has {n} rows and {d} columns of numbers.")
+        raise BagwiseError(f"it has {how_many(n, 'rows')} and {how_many(d, 'columns')} of numbers.")
     for what, values in (("labels", table.labels), ("ids", table.ids), ("splits", table.splits)):
         if values is not None and len(values) != n:
-            raise BagwiseError(f"it has {n} rows but {len(values)} {what}.")
+            raise BagwiseError(f"it has {how_many(n, 'rows')} but {how_many(len(values), what)}.")
     if table.feature_names is not None and len(table.feature_names) != d:
-        raise BagwiseError(f"it has {d} columns but {len(table.feature_names)} feature_names.")
+        raise BagwiseError(f"it has {how_many(d, 'columns')} but {len(table.feature_names)} feature_names.")
     values = table.X.data if sp.issparse(table.X) else table.X
     if values.dtype.kind not in "fiub":
         raise BagwiseError(f"its numbers are {values.dtype}; expected real numbers.")

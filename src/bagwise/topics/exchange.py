@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from bagwise._io.tensors import PackedStrings, read_tensors, tensor, write_tensors
 from bagwise._utils.checks import check_stored_parameters
+from bagwise._utils.text import how_many
 from bagwise.errors import BagwiseError
 
 _KIND, _SCHEMA = "bagwise.LatentDirichlet", 2
@@ -78,8 +79,8 @@ def _reorder(
     columns = np.array([column_of.get(word, -1) for word in vocabulary])
     if (columns < 0).all():
         raise BagwiseError(
-            f"None of the {len(columns)} words of vocabulary is among the {len(known)} of the model, such as "
-            f"{known[:3]}. Give the words as strings, in the order of the columns."
+            f"None of the {how_many(len(columns), 'words')} of vocabulary is among the {len(known)} of the model, "
+            f"such as {known[:3]}. Give the words as strings, in the order of the columns."
         )
     return np.where(columns >= 0, counts[:, columns], eta)
 
@@ -123,7 +124,7 @@ def to_pyldavis(lda: Any, X: Any, vocabulary: Sequence[str] | None = None) -> di
     named: Any = getattr(lda, "feature_names_in_", range(counts.shape[1])) if vocabulary is None else vocabulary
     words = list(map(str, named))
     if len(words) != counts.shape[1]:
-        raise BagwiseError(f"vocabulary has {len(words)} words, but X has {counts.shape[1]} columns.")
+        raise BagwiseError(f"vocabulary has {how_many(len(words), 'words')}, but X has {counts.shape[1]} columns.")
     totals, lengths = (np.asarray(counts.sum(axis=axis)).ravel() for axis in (0, 1))
     kept, documents = np.flatnonzero(totals), np.flatnonzero(lengths)
     if not len(kept):
@@ -154,7 +155,8 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
     if "names" in state and "name_offsets" in state:
         words = PackedStrings(state["names"], state["name_offsets"]).tolist()
     valid = (
-        bool((state["alpha"] > 0).all())
+        min(state["topic_counts"].shape) > 0
+        and bool((state["alpha"] > 0).all())
         and isinstance(header.get("parameters"), dict)
         and all(type(header.get(name)) is int and 0 <= header[name] < _LARGEST for name in _COUNTS)
         and header.get("solver", "vb") in (None, "vb", "online", "gibbs")
@@ -164,9 +166,9 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
     )
     if not valid:
         raise BagwiseError(
-            f"{os.fspath(path)} is damaged: priors must be positive, and the header needs parameters, "
-            f"{', '.join(_COUNTS)} from 0 to {_LARGEST - 1}, a known solver and a finite bound or none, and names of "
-            f"all {n_words} words or none."
+            f"{os.fspath(path)} is damaged: it needs a topic and a word, priors must be positive, and the header needs "
+            f"parameters, {', '.join(_COUNTS)} from 0 to {_LARGEST - 1}, a known solver and a finite bound or none, "
+            f"and names of all {n_words} words or none."
         )
     given = {_OLD_NAMES.get(name, name): value for name, value in header["parameters"].items()}
     check_stored_parameters(given, os.fspath(path), max_doc_update_iter=_MOST_UPDATES)

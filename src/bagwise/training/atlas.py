@@ -61,7 +61,7 @@ def write_atlas(index: ItemIndex, path: str | os.PathLike[str], *, source: Any =
     elif index.model.modality in ("images", "videos") and index.source:
         whole = f"{index.source}!" if is_archive(index.source) else f"{index.source.rstrip('/')}/"
         columns["path"] = arrow.array([_encodable(f"{whole}{id}") for id in index.ids], arrow.string())
-    with open_atomically(path) as file:
+    with open_atomically(path, private=True) as file:
         parquet.write_table(arrow.table(columns), file)
     return Path(path)
 

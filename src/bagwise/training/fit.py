@@ -270,7 +270,7 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
                 log.notes.append(f"Groups of {method.n_tables} tables were learned from the {n:,} items of the sample.")
     totals = _totals(data.whole(), weighting.shift) if facts is None else facts.totals(weighting.shift)
     hashes = distinct_hashes(data.histograms) if facts is None else facts.hashes
-    origin = provenance_of(data, codes, classes, log)
+    origin = provenance_of(data, codes, classes)
     if rows is not None and facts is not None:
         origin |= {"n_items": rows.n_items, "n_sampled": len(data.collection), "n_hashed": facts.n_hashed}
         origin["class_counts"] = dict(zip(classes, facts.statistics.class_sizes.tolist(), strict=False))
@@ -327,7 +327,7 @@ def _merged_on_sample(method: Method, data: WordData, codes: NDArray[np.int64] |
 def _kept_options(options: FitOptions) -> dict[str, Any]:
     """Return the options that a model keeps: none of this machine, and no limits, which others have to choose."""
     kept = options.to_dict() | {"cache": None, "labels": None, "partition": None}
-    del kept["limits"]
+    del kept["limits"], kept["n_jobs"]
     return kept
 
 

@@ -474,7 +474,7 @@ class ItemIndex:
             header["map"], places = self.map.to_parts()
             schema, tensors = _SCHEMA_WITH_MAP, tensors | places
         with locked(path):
-            return write_tensors(path, INDEX_KIND, schema, header, tensors)
+            return write_tensors(path, INDEX_KIND, schema, header, tensors, private=True)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, verify: bool = False, trust_pattern: bool = False) -> ItemIndex:

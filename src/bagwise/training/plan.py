@@ -8,6 +8,7 @@ from typing import Any
 import scipy.sparse as sp
 
 from bagwise._utils.memory import free_memory
+from bagwise._utils.text import how_many
 from bagwise.codebooks.pyramids import n_cells, resolve_pyramid
 from bagwise.errors import BagwiseError
 from bagwise.merging.criteria import resolve_criterion
@@ -147,7 +148,7 @@ def plan_fit(source: Any, **options: Any) -> FitPlan:
     else:
         sample = sample_visual(collection, chosen)
     if sample.n_words < 2:
-        raise BagwiseError(f"{collection.source} has {sample.n_words} words; merging needs at least 2.")
+        raise BagwiseError(f"{collection.source} has {how_many(sample.n_words, 'words')}; merging needs at least 2.")
     check_groups(chosen, sample.n_words)
     if not classes and any(item.labels for item in collection):
         log.notes.append("All items are of one class, so words were merged without using classes.")

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise._utils.memory import readable_size
+from bagwise._utils.text import agree, how_many
 from bagwise.codebooks.pyramids import n_cells
 from bagwise.distributed.executors import Executor
 from bagwise.errors import BagwiseError, parameter_name
@@ -149,7 +150,9 @@ def open_training(source: Any, options: FitOptions, executor: Executor | None = 
     collection, test = split_source(opened)
     n_left = len(opened) - len(collection) - (0 if test is None else len(test))
     if n_left:
-        log.notes.append(f"{n_left} items are neither in the split train nor in the split test and were not used.")
+        is_left, was = agree(n_left, "is", "are"), agree(n_left, "was", "were")
+        left = f"{how_many(n_left, 'items')} {is_left} neither in the split train nor in the split test"
+        log.notes.append(f"{left} and {was} not used.")
     collection = _labelled(collection, log)
     # errors come before long work begins
     test = _test_split(test, class_names(collection, options), log)
@@ -170,9 +173,9 @@ def prepare(source: Any, options: FitOptions, progress: Progress, executor: Exec
     log.timings.update(data.seconds)
     if data.skipped:
         first, n_all = data.skipped[0], len(data.collection) + len(data.skipped)
-        log.notes.append(
-            f"{len(data.skipped)} of {n_all} items could not be read and were skipped. {first.id}: {first.reason}"
-        )
+        n = len(data.skipped)
+        some = f"{n} of {n_all} items could not be read and {agree(n, 'was', 'were')} skipped"
+        log.notes.append(f"{some}. {first.id}: {first.reason}")
     if data.n_learned_from is not None:
         log.notes.append(
             f"Words were learned from {data.n_learned_from:,} of {len(collection):,} {collection.modality}, chosen at "
@@ -181,7 +184,7 @@ def prepare(source: Any, options: FitOptions, progress: Progress, executor: Exec
     if len(data.collection) < 2:
         raise BagwiseError(f"{collection.source} has 1 item that can be read; learning needs at least 2.")
     if data.n_words < 2:
-        raise BagwiseError(f"{collection.source} has {data.n_words} words; merging needs at least 2.")
+        raise BagwiseError(f"{collection.source} has {how_many(data.n_words, 'words')}; merging needs at least 2.")
     classes, codes = class_names(data.collection, options), None
     if classes:
         codes = class_codes(data.collection, classes)
@@ -263,7 +266,10 @@ def _test_split(test: Collection | None, classes: tuple[str, ...], log: FitLog) 
     if test is None or not classes:
         return test
     if not any(item.labels for item in test):
-        log.notes.append(f"The {len(test)} items of the split test have no labels, so they were not used.")
+        n = len(test)
+        log.notes.append(
+            f"The split test has no labels: {how_many(n, 'items')} of it {agree(n, 'was', 'were')} not used."
+        )
         return None
     test = _labelled(test, log, " of the split test")
     _check_classes(test, classes)
@@ -290,7 +296,8 @@ def _labelled(collection: Collection, log: FitLog, where: str = "") -> Collectio
     has = np.array([bool(item.labels) for item in collection], dtype=np.bool_)
     if has.all() or not has.any():
         return collection
-    log.notes.append(f"{int((~has).sum())} of {len(has)} items{where} have no label and were not used.")
+    n, left = int((~has).sum()), f"of {how_many(len(has), 'items')}{where}"
+    log.notes.append(f"{n} {left} {agree(n, 'has no label and was', 'have no label and were')} not used.")
     return collection[has]
 
 

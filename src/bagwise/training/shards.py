@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise._io.storage import Storage, Url, absolute, as_place, is_url, with_options_of
+from bagwise._utils.text import agree
 from bagwise.distributed.executors import Executor, executor_of
 from bagwise.distributed.opened import labels_to_bytes
 from bagwise.distributed.searching import search, search_labelled
@@ -275,7 +276,8 @@ def build_shards(
     index = _write(model, executor, rows, parts, place, by, _origin(collection, chosen))
     if skipped:
         n_items = len(collection) + len(collection.skipped)
-        told = f"{len(skipped)} of {n_items} items could not be read and were skipped. {skipped[0].id}: "
+        told = f"{len(skipped)} of {n_items} items could not be read and "
+        told += f"{agree(len(skipped), 'was', 'were')} skipped. {skipped[0].id}: "
         warnings.warn(SkippedItemsWarning(f"{told}{skipped[0].reason}", skipped), stacklevel=2)
     return index
 
@@ -404,7 +406,7 @@ def _write(
         built = executor.map(build, [shared] * n, names, rows, parts, step="Building the index", sizes=sizes)
         for handle in built:
             for name, content in executor.gather([handle])[0]:
-                storage.write(name, content)
+                storage.write(name, content, private=True)
         written = {"schema": _SCHEMA, "model": model_name, **about}
         storage.write(SHARDS_FILE, json.dumps(written, indent=1).encode())
     except BaseException:

@@ -129,8 +129,6 @@ def _facts(space: Workspace) -> list[tuple[str, str]]:
     facts += [("Descriptor", record.name) for record in model.descriptor_records]
     if model.heads:
         facts.append(("Classifiers", f"at {', '.join(map(str, model.heads))} groups"))
-    if made.get("seconds"):
-        facts.append(("Time of the fit", f"{sum(made['seconds'].values()):.1f} s"))
     if made.get("created"):
         facts.append(("Created", str(made["created"])))
     versions = made.get("versions", {})
