@@ -148,8 +148,8 @@ def _open(path: Path, layer: str | None, device: str | None) -> _Opened:
             seen.append(f"{name} of shape {probes[0][1][number]}")
     raise BagwiseError(
         f"for an input of {probes[0][0]} pixels it gives {', '.join(seen[:5])}; accepted are maps (1, channels, h, w) "
-        "or (1, h, w, channels), and tokens (1, T, channels) that end with h x w positions, with h and w equal parts of "
-        "the input. Name another layer"
+        "or (1, h, w, channels), and tokens (1, T, channels) that end with h x w positions, with h and w equal parts "
+        "of the input. Name another layer"
     )
 
 
