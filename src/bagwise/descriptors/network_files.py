@@ -136,40 +136,46 @@ def _open(path: Path, layer: str | None, device: str | None) -> _Opened:
     _load_weights(onnx, model, path, digest)
     given = _image_input(onnx, model.graph)
     config = _read_config(path.with_name(_CONFIG))
-    names = _candidates(onnx, model, layer)
+    seen: list[str] = []
+    for names in _candidates(onnx, model, layer):
+        session, probes = _session_and_probes(onnx, model, names, given, device)
+        for number, name in enumerate(names):
+            layout = _layout_of([(size, shapes[number]) for size, shapes in probes], given.channels_last)
+            if layout is not None:
+                if len(names) > 1:  # compute nothing else
+                    session = _session(onnx, model, [name], device)
+                return _Opened(digest.hexdigest(), name, given, layout, session, config)
+            seen.append(f"{name} of shape {probes[0][1][number]}")
+    raise BagwiseError(
+        f"for an input of {probes[0][0]} pixels it gives {', '.join(seen[:5])}; accepted are maps (1, channels, h, w) "
+        "or (1, h, w, channels), and tokens (1, T, channels) that end with h x w positions, with h and w equal parts "
+        "of the input. Name another layer"
+    )
+
+
+def _session(onnx: Any, model: Any, names: list[str], device: str | None) -> Any:
+    """Open a session that gives some values of a model."""
     del model.graph.output[:]
     model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
+    return open_session(model.SerializeToString(), device)
+
+
+def _session_and_probes(
+    onnx: Any, model: Any, names: list[str], given: _Input, device: str | None
+) -> tuple[Any, list[tuple[tuple[int, int], list[tuple[int, ...]]]]]:
+    """Open a session, and run it on empty images: their sizes, and the shapes of the values for each."""
+    sizes = [given.size] if given.size else _PROBES
     try:
-        session = open_session(model.SerializeToString(), device)
-        probes = [_probe(session, given, size) for size in ([given.size] if given.size else _PROBES)]
+        session = _session(onnx, model, names, device)
+        return session, [_probe(session, given, size) for size in sizes]
     except BagwiseError:
         raise
     except Exception as error:  # the exceptions of ONNX Runtime have no common base
-        sizes = " and ".join(f"{height} x {width}" for height, width in ([given.size] if given.size else _PROBES))
+        shown = " and ".join(f"{height} x {width}" for height, width in sizes)
         raise BagwiseError(
-            f"ONNX Runtime cannot load it, or run it on images of {sizes} pixels; export it with a fixed size if it "
+            f"ONNX Runtime cannot load it, or run it on images of {shown} pixels; export it with a fixed size if it "
             f"takes one only. {str(error).strip().rstrip('.')}"
         ) from error
-    layouts = [
-        _layout_of([(size, shapes[number]) for size, shapes in probes], given.channels_last)
-        for number in range(len(names))
-    ]
-    found = [number for number, layout in enumerate(layouts) if layout is not None]
-    if not found:
-        seen = ", ".join(f"{name} of shape {shape}" for name, shape in zip(names[:5], probes[0][1], strict=False))
-        raise BagwiseError(
-            f"for an input of {probes[0][0]} pixels it gives {seen}; accepted are maps (1, channels, h, w) or "
-            "(1, h, w, channels), and tokens (1, T, channels) that end with h x w positions, with h and w equal parts "
-            "of the input. Name another layer"
-        )
-    chosen = found[0]
-    if len(names) > 1:  # compute nothing else
-        del model.graph.output[:]
-        model.graph.output.append(onnx.ValueInfoProto(name=names[chosen]))
-        session = open_session(model.SerializeToString(), device)
-    layout = layouts[chosen]
-    assert layout is not None
-    return _Opened(digest.hexdigest(), names[chosen], given, layout, session, config)
 
 
 def _load_weights(onnx: Any, model: Any, path: Path, digest: Any) -> None:
@@ -264,8 +270,8 @@ def _shown(onnx: Any, value: Any) -> str:
     return f"{onnx.TensorProto.DataType.Name(tensor.elem_type).lower()} ({', '.join(dims)})"
 
 
-def _candidates(onnx: Any, model: Any, layer: str | None) -> list[str]:
-    """Return the names of values that may be the layer, best first."""
+def _candidates(onnx: Any, model: Any, layer: str | None) -> Iterator[list[str]]:
+    """Yield lists of names of values that may be the layer, best first: outputs, and then inner values."""
     outputs = [one.name for one in model.graph.output]
     inner = [name for node in model.graph.node for name in node.output if name]
     if layer is not None:
@@ -275,10 +281,13 @@ def _candidates(onnx: Any, model: Any, layer: str | None) -> list[str]:
                 f"it has no layer {layer!r:.100}. Its outputs are {', '.join(map(repr, outputs))}; of {len(inner)} "
                 f"inner values, {', '.join(map(repr, near)) or 'none'} have a similar name"
             )
-        return [layer]
+        yield [layer]
+        return
+    yield outputs[::-1]
     ranks = _ranks(onnx, model)
     shaped = [name for name in reversed(inner) if ranks.get(name, 4) in (3, 4) and name not in outputs]
-    return [*reversed(outputs), *shaped[:_N_TRIED]]
+    if shaped:
+        yield shaped[:_N_TRIED]
 
 
 def _ranks(onnx: Any, model: Any) -> dict[str, int]:

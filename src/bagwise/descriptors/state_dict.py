@@ -7,6 +7,7 @@ dictionary, the keys of its storages), then the storages, each behind its number
 from __future__ import annotations
 
 import io
+import math
 import pickle
 from collections import OrderedDict
 from typing import Any, NamedTuple
@@ -106,11 +107,11 @@ def _read_storages(file: io.BytesIO, keys: Any, described: dict[str, _Storage]) 
     storages = {}
     for key in keys:
         storage = described[key]
-        length = int.from_bytes(file.read(8), "little")
-        content = file.read(length * np.dtype(storage.dtype).itemsize) if length == storage.length else b""
-        storages[key] = np.frombuffer(content, storage.dtype)
-        if len(storages[key]) != storage.length:
+        length, n_bytes = int.from_bytes(file.read(8), "little"), storage.length * np.dtype(storage.dtype).itemsize
+        content = file.read(max(n_bytes, 0))
+        if length != storage.length or len(content) != n_bytes:
             raise pickle.UnpicklingError(f"the storage {key} does not have {storage.length} elements")
+        storages[key] = np.frombuffer(content, storage.dtype)
     return storages
 
 
@@ -121,7 +122,7 @@ def _array(tensor: _Tensor, storage: NDArray[Any]) -> NDArray[Any]:
     last = tensor.offset + sum(
         (length - 1) * stride for length, stride in zip(tensor.shape, tensor.strides, strict=True)
     )
-    if last >= len(storage):
+    if last >= len(storage) or math.prod(tensor.shape) > len(storage):
         raise pickle.UnpicklingError("a tensor exceeds its storage")
     strides = [stride * storage.itemsize for stride in tensor.strides]
     return np.lib.stride_tricks.as_strided(storage[tensor.offset :], tensor.shape, strides).copy()
