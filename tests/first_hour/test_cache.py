@@ -15,7 +15,7 @@ from bagwise.descriptors import ColorCells, DenseSIFT
 from commands import as_json, bagwise
 from small_sources import write_image_folder, write_records
 
-PHOTOS = ("--words", "8", "--jobs", "1", "--folds", "2", "--no-report", "--force")
+PHOTOS = ("--descriptor", "sift+color", "--words", "8", "--jobs", "1", "--folds", "2", "--no-report", "--force")
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ def test_progress_of_every_step_grows_to_its_end(kind, tmp_path):
     options = {"folds": 2}
     if kind == "two vocabularies":
         source = write_image_folder(tmp_path / "images", color=True)
-        options |= {"n_words": 8, "n_groups": 4, "max_side": 24}
+        options |= {"n_words": 8, "n_groups": 4, "max_side": 24, "descriptor": "sift+color"}
     elif kind == "texts":
         source = write_records(tmp_path / "texts.csv")
     else:

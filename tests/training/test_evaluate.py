@@ -165,7 +165,7 @@ def test_comparing_gives_what_fitting_gives():
         path = run_fit(rows(X, y), OPTIONS.with_changes(criterion=one.name)).model.path
         at = {size: error for size, error in zip(path.sizes, path.errors, strict=True) if size in one.path.sizes}
         assert at == dict(zip(one.path.sizes, one.path.errors, strict=True))
-    with pytest.warns(SkippedItemsWarning, match="1 of 45 items have no label"):
+    with pytest.warns(SkippedItemsWarning, match="1 of 45 items has no label"):
         compare_criteria(rows(X, [None, *y[1:]]), ["csm"], **OPTIONS.to_dict(), sizes=[2])
     with pytest.raises(BagwiseError, match="at least two classes"):
         compare_criteria(rows(X, [None] * len(y)), ["lpp"], **OPTIONS.to_dict())
@@ -287,8 +287,9 @@ def test_evidence_adds_up_to_the_score():
     assert score == pytest.approx(np.delete(scores, answer).max(), abs=1e-5)
 
 
-def test_an_index_finds_by_shares_of_groups(fitted, tmp_path):
-    X, _ = table()
+def test_an_index_finds_by_shares_of_groups(tmp_path):
+    X, y = table()
+    fitted = run_fit(rows(X, y), OPTIONS.with_changes(criterion="aib"))
     index = ItemIndex.build(fitted.model, fitted.data.collection, fitted.data.histograms, by="groups")
     shares = fitted.model.group(X, normalize=("l1",))
     np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-6)

@@ -30,7 +30,7 @@ KINDS = {
     "counts": {"n_groups": 4, "folds": 3, "criterion": "aib"},
     "measurements": {"n_groups": 4, "folds": 3},
     "pyramid": {"n_words": 12, "n_groups": 4, "folds": 2, "pyramid": 5, "criterion": "classifier"},
-    "no folds": {"n_groups": 4, "folds": 0},
+    "no folds": {"n_groups": 4, "folds": 0, "criterion": "aib"},
 }
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bagwise.training.method import Method
     from bagwise.training.preparing import WordData
 
-__all__ = ["baselines_of", "measure_baselines"]
+__all__ = ["POOLED", "baselines_of", "measure_baselines", "with_pooled"]
 
 MAJORITY = "most frequent class"
 POOLED = "pooled features of the network, logistic regression"
@@ -34,8 +34,6 @@ def measure_baselines(
     - the most frequent class of the training items
     - all words, weighted as for the model, and a linear SVM: the largest size of the path, if that is all words. For
       texts this is TF-IDF with a linear SVM.
-    - for images described by a network: its pooled features, what it averages over an image, standardised, with a
-      logistic regression; they are what most people take from a network
     - for images described by several descriptors one of which is `ColorCells`: its words alone, L1 normalised with
       square roots, and a linear SVM, which is a histogram of colours
     """
@@ -52,8 +50,6 @@ def measure_baselines(
                 "n_features": int(data.histograms.shape[1]),
             }
         )
-    if data.pooled is not None:
-        found.append(_baseline(POOLED, _pooled_errors(data.pooled, codes, splits, options), data.pooled.shape[1]))
     colors = _color_words(data)
     if colors is not None:
         features = normalize_rows(data.whole()[:, colors].astype(np.float64), HELLINGER)
@@ -63,6 +59,20 @@ def measure_baselines(
                 svm = make_svm(options).fit(features[train], codes[train])
                 errors.append(float(np.mean(svm.predict(features[test]) != codes[test])))
         found.append(_baseline("histogram of colours, linear SVM", errors, features.shape[1]))
+    return sorted(found, key=lambda one: float(one["error"]))
+
+
+def with_pooled(
+    baselines: Sequence[dict[str, Any]], pooled: NDArray[np.float32], codes: NDArray[np.int64], options: FitOptions
+) -> list[dict[str, Any]]:
+    """Add pooled features of a network, what it averages over an image, to the baselines, in the same folds.
+
+    Standardised, with a logistic regression, they are what most people take from a network.
+    """
+    from bagwise.training.method import folds_of
+
+    errors = _pooled_errors(pooled, codes, folds_of(codes, options), options)
+    found = [*baselines, _baseline(POOLED, errors, pooled.shape[1])]
     return sorted(found, key=lambda one: float(one["error"]))
 
 

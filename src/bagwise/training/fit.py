@@ -20,7 +20,7 @@ from bagwise.merging.hierarchy import Hierarchy
 from bagwise.model import Head, Model, PathErrors
 from bagwise.model.vectorizers import Progress, no_progress
 from bagwise.sources.collection import Collection
-from bagwise.training.baselines import measure_baselines
+from bagwise.training.baselines import measure_baselines, with_pooled
 from bagwise.training.item_answers import TopClasses
 from bagwise.training.learning import cross_validate, learn_groups, merged_blocks
 from bagwise.training.method import (
@@ -250,8 +250,10 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
         with log.timed("cross-validation"):
             found = cross_validate(data, codes, sizes, method, options, report, prepared.steps, executor, weighting)
             path, held_out, top, calibration = found
-        with log.timed("baselines"):
             baselines = measure_baselines(data, codes, path, method, options)
+        if data.pooled is not None:
+            with log.timed("baseline of pooled features"):
+                baselines = with_pooled(baselines, data.pooled, codes, options)
     if options.n_groups != "auto":
         n_groups = int(options.n_groups)
     elif path is not None:
@@ -305,12 +307,13 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
 
 def _fewer_than_classes(n_groups: int, n_classes: int, method: Method, path: PathErrors | None) -> str:
     """Say what fewer groups than classes cost, where that was measured."""
-    note = f"{n_groups} groups are fewer than the {n_classes} classes, so words were merged by {method.criterion}"
+    few = how_many(n_groups, "group")
+    note = f"{few} {agree(n_groups, 'is', 'are')} fewer than {n_classes} classes: words were merged by {method.criterion}"
     if path is None:
         return f"{note}. Groups as many as classes, or more, tell classes apart better."
     found = dict(zip(path.sizes, path.errors, strict=True))
     enough = min(size for size in path.sizes if size >= min(n_classes, path.sizes[-1]))
-    return f"{note}: an error of {found[n_groups]:.1%} in cross-validation, {found[enough]:.1%} with {enough} groups."
+    return f"{note}, with an error of {found[n_groups]:.1%} in cross-validation, {found[enough]:.1%} with {enough} groups."
 
 
 def _merged_on_sample(method: Method, data: WordData, codes: NDArray[np.int64] | None, options: FitOptions) -> str:

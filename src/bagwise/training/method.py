@@ -281,7 +281,9 @@ def sizes_of(n_words: int, options: FitOptions, method: Method, n_classes: int) 
     """
     asked = () if options.n_groups == "auto" else (int(options.n_groups),)
     if options.n_tables == 1:
-        least = min(n_classes, n_words) if method.follows else 1
+        if not method.follows:
+            return path_sizes(n_words, *asked)
+        least = min(n_classes, n_words)
         return tuple(size for size in path_sizes(n_words, *asked, least) if size >= least or size in asked)
     most = min(n_words, MOST_FITTED)
     if most < options.n_tables:
