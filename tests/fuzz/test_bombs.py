@@ -253,6 +253,20 @@ def test_parts_of_images_take_no_memory_that_they_do_not_fill(tmp_path):
         np.testing.assert_array_equal(open_collection(tmp_path)[0].load(), pixels)
 
 
+@pytest.mark.parametrize(("bits", "kind", "n_bytes"), [(16, 6, 8), (8, 6, 4), (16, 4, 4), (8, 2, 3)])
+def test_images_are_converted_without_copies_of_the_whole(bits, kind, n_bytes, tmp_path):
+    side = 5000  # 25 million pixels, of which Pillow holds 4 bytes each
+    lines = zlib.compress((b"\0" + b"\x40" * (side * n_bytes)) * side, 1)
+    parts = ((b"IHDR", struct.pack(">IIBBBBB", side, side, bits, kind, 0, 0, 0)), (b"IDAT", lines), (b"IEND", b""))
+    packed = (
+        struct.pack(">I", len(one)) + name + one + struct.pack(">I", zlib.crc32(name + one)) for name, one in parts
+    )
+    (tmp_path / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(packed))
+    image = open_collection(tmp_path)[0]
+    with bounded():
+        assert image.load(100).shape == (100, 100)
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
