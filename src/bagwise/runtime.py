@@ -45,6 +45,7 @@ TOKENIZER = {"analyzer", "binary", "lowercase", "ngram_range", "stop_words", "st
 # words, if there are several cells; words; vocabularies; tables.
 MOST_HEADER, MOST_CELLS, MOST_GROUPS, MOST_TABLE, MOST_WORDS = 1 << 22, 1 << 10, 1 << 20, 1 << 25, (1 << 31) - 1
 MOST_VOCABULARIES = MOST_TABLES = 16
+MOST_PARTS = 1 << 20  # signs in a header that begin a value, or look so: these take memory
 DEEPEST, LONGEST_NAME = 64, 10_000  # lists and objects inside each other in a header; characters of a class
 # Kinds of parts of regular expressions; the most steps of a safe one at a character, and at a border of words.
 CHARACTERS, REPEATS = ("LITERAL", "NOT_LITERAL", "ANY", "IN"), ("MAX_REPEAT", "MIN_REPEAT")
@@ -664,6 +665,8 @@ def _check_layout(header: dict[str, Any], forms: dict[str, tuple[str, tuple[int,
 
 
 def _decoded(text: str | bytes) -> dict[str, Any]:
+    content = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    _check(sum(map(content.count, (b",", b"[", b"{"))) <= MOST_PARTS, f"its header has more than {MOST_PARTS} values.")
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:

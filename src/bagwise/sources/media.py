@@ -365,6 +365,7 @@ def send_frames(file: BinaryIO, request: Mapping[str, Any], limits: Limits, send
 
     n_sent = 0
     try:
+        container: Any
         with av.open(file, metadata_errors="replace", container_options=_CONTAINER_OPTIONS) as container:
             if not container.streams.video:
                 raise BagwiseError("it holds no video stream")
@@ -376,8 +377,8 @@ def send_frames(file: BinaryIO, request: Mapping[str, Any], limits: Limits, send
                 if number % request["every"]:
                     continue
                 check_pixels(frame)
-                pixels = frame.to_ndarray(format="gray" if request["mode"] == "grey" else "rgb24")
-                send({"shape": pixels.shape, "number": number}, memoryview(np.ascontiguousarray(pixels)).cast("B"))
+                pixels: Any = frame.to_ndarray(format="gray" if request["mode"] == "grey" else "rgb24")
+                send({"shape": pixels.shape, "number": number}, np.ascontiguousarray(pixels).data.cast("B"))
                 n_sent += 1
                 if n_sent == request["max_frames"]:
                     break
