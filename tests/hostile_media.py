@@ -29,7 +29,14 @@ DASH = (
     b"</AdaptationSet></Period></MPD>"
 )
 
-IMAGES = {"eps": EPS_LOOP, "svg": SVG, "wmf": WMF}
+# What an EPS file with a preview for DOS begins with, and the lists of brands of HEIC.
+EPS_BINARY = (
+    b"\xc5\xd0\xd3\xc6" + (30).to_bytes(4, "little") + len(EPS_LOOP).to_bytes(4, "little") + bytes(18) + EPS_LOOP
+)
+EMF = b"\x01\x00\x00\x00\x58\x00\x00\x00" + bytes(32) + b" EMF" + bytes(60)
+HEIC = b"\x00\x00\x00\x18ftypheic\x00\x00\x00\x00mif1heic" + bytes(40)
+
+IMAGES = {"eps": EPS_LOOP, "binary": EPS_BINARY, "svg": SVG, "wmf": WMF, "emf": EMF, "heic": HEIC}
 VIDEOS = {
     "sdp": SDP,
     "ffconcat": ffconcat("/etc/hostname"),

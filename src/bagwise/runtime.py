@@ -46,6 +46,7 @@ TOKENIZER = {"analyzer", "binary", "lowercase", "ngram_range", "stop_words", "st
 MOST_HEADER, MOST_CELLS, MOST_GROUPS, MOST_TABLE, MOST_WORDS = 1 << 22, 1 << 10, 1 << 20, 1 << 25, (1 << 31) - 1
 MOST_VOCABULARIES = MOST_TABLES = 16
 ASSIGNMENTS, MOST_NEIGHBORS = ("hard", "localized"), 1000  # how descriptors are assigned to words; most words of one
+MOST_PARTS = 1 << 20  # signs in a header that begin a value, or look so: these take memory
 DEEPEST, LONGEST_NAME = 64, 10_000  # lists and objects inside each other in a header; characters of a class
 # Kinds of parts of regular expressions; the most steps of a safe one at a character, and at a border of words.
 CHARACTERS, REPEATS = ("LITERAL", "NOT_LITERAL", "ANY", "IN"), ("MAX_REPEAT", "MIN_REPEAT")
@@ -712,6 +713,8 @@ def _check_layout(header: dict[str, Any], forms: dict[str, tuple[str, tuple[int,
 
 
 def _decoded(text: str | bytes) -> dict[str, Any]:
+    content = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    _check(sum(map(content.count, (b",", b"[", b"{"))) <= MOST_PARTS, f"its header has more than {MOST_PARTS} values.")
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -15,7 +15,8 @@ SMALL = ("--no-report", "--no-index")
 def sources(kind, folder):
     """A source of each kind, and its options."""
     if kind == "images":
-        return write_image_folder(folder / "photos", parts=("train", "test"), color=True), ["--words", "8", "--descriptor", "sift+color"]
+        source = write_image_folder(folder / "photos", parts=("train", "test"), color=True)
+        return source, ["--words", "8", "--descriptor", "sift+color"]
     if kind == "texts":
         rows = [*texts(n_each=9), *texts(n_each=3, classes=("birds",), seed=1)][:-9]  # a small class
         path = folder / "texts.csv"

@@ -14,6 +14,7 @@ import multiprocessing
 import os
 import resource
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -30,6 +31,7 @@ from fuzz.targets import TARGETS
 SECONDS = 10.0  # that an input may take
 _START = 300.0  # seconds until the first input of a target
 MEMORY = 1 << 30  # bytes that a process may take beside what it has when it begins
+_ENDING = 10.0  # seconds until a process that died is found to have ended
 _AT_ONCE = 500  # inputs between two notes of the state
 _MOST_NOTED = 20  # findings of a kind that are listed
 
@@ -44,6 +46,8 @@ class Tally:
     foreign: dict[str, list[int]] = field(default_factory=dict)  # numbers of inputs by the exception
     crashes: list[int] = field(default_factory=list)
     hangs: list[int] = field(default_factory=list)
+    processes: list[int] = field(default_factory=list)  # inputs that started a program
+    sockets: list[int] = field(default_factory=list)  # inputs that opened a socket
     slowest: float = 0.0
     slowest_input: int = -1
     growth: int = 0  # of the process by one input, bytes
@@ -57,7 +61,7 @@ class Tally:
     @property
     def sound(self) -> bool:
         """Whether all inputs were accepted or refused."""
-        return not (self.foreign or self.crashes or self.hangs)
+        return not (self.foreign or self.crashes or self.hangs or self.processes or self.sockets)
 
 
 def corpus_of(name, folder):
@@ -77,11 +81,11 @@ def _work(jobs, folder, said):
     """Load inputs, one after the other, and say what came of each by `said`; the process may die at any moment.
 
     `jobs` are names of targets, each with the first and the last number. An input that opens a socket ends the process,
-    one that starts another is noted.
+    and so does one that starts a program, unless the loader has a process of its own: then it is noted.
     """
     warnings.simplefilter("ignore")
     os.setpgrp()
-    guarded = False
+    guarded = alone = False
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for name, first, last in jobs:
         target, corpus = TARGETS[name], corpus_of(name, folder / name)
@@ -92,6 +96,9 @@ def _work(jobs, folder, said):
             if guards.CAN_FORBID:
                 guards.forbid_sockets()
             guarded = True
+        if guards.CAN_FORBID and not target.helped and not alone:
+            guards.forbid_programs()
+            alone = True
         limit = _virtual_memory() + MEMORY
         resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
         for number in range(first, last):
@@ -117,9 +124,9 @@ def _use(target, folder, content, expected):
         target.use(path)
     except expected as error:
         # the process that reads for this one was killed as it opened a socket
-        return "socket opened" if "SIGSYS" in str(error) else "refused"
-    except guards.ProcessStartedError as error:
-        return f"process started: {error}"
+        return "socket" if "SIGSYS" in str(error) else "refused"
+    except guards.ProcessStartedError:
+        return "process"
     except Exception as error:
         return f"{type(error).__name__} at {_where(error)}"
     return "accepted"
@@ -148,14 +155,21 @@ def run(tallies, n_each, report=lambda name: None):
     """
     context = multiprocessing.get_context("spawn")
     wanted = {name: math.ceil(n_each * TARGETS[name].share) for name in tallies}
-    while jobs := [(name, one.tried, wanted[name]) for name, one in tallies.items() if one.tried < wanted[name]]:
+    # first those whose loaders start the process that reads for them, which is forbidden from the others on
+    order = sorted(tallies, key=lambda name: not TARGETS[name].helped)
+    while jobs := [(name, tallies[name].tried, wanted[name]) for name in order if tallies[name].tried < wanted[name]]:
         folder = Path(tempfile.mkdtemp(prefix="fuzz-"))
         receiver, sender = context.Pipe(duplex=False)
         process = context.Process(target=_work, args=(jobs, folder, sender), daemon=True)
         process.start()
         sender.close()
         try:
-            _watch(receiver, tallies, report)
+            died = _watch(receiver, tallies, report)
+            if died:
+                process.join(_ENDING)
+            if died and process.exitcode == -signal.SIGSYS:  # only the kernel does that, at a call that is forbidden
+                one = tallies[died]
+                (one.sockets if TARGETS[died].helped else one.processes).append(one.crashes.pop())
         finally:
             process.kill()
             process.join()
@@ -164,7 +178,7 @@ def run(tallies, n_each, report=lambda name: None):
 
 
 def _watch(receiver, tallies, report):
-    """Note what a process says, until it is done, dies or hangs."""
+    """Note what a process says, until it is done, dies or hangs; give the target in which it died, or None."""
     name, number = None, -1
     while True:
         try:
@@ -177,9 +191,9 @@ def _watch(receiver, tallies, report):
             (tallies[name].hangs if message is None else tallies[name].crashes).append(number)
             tallies[name].tried = number + 1
             report(name)
-            return
+            return None if message is None else name
         if message[0] == "done":
-            return
+            return None
         if message[0] == "begin":
             name, number = message[1:]
             continue
@@ -195,6 +209,8 @@ def _note(tally, number, came, seconds, growth):
         tally.accepted += 1
     elif came == "refused":
         tally.refused += 1
+    elif came in ("process", "socket"):
+        (tally.processes if came == "process" else tally.sockets).append(number)
     else:
         tally.foreign.setdefault(came, []).append(number)
     if seconds > tally.slowest:
@@ -206,8 +222,9 @@ def _note(tally, number, came, seconds, growth):
 def table(tallies):
     """Write what came of all inputs as a table in Markdown."""
     lines = [
-        "| loader | tried | accepted | refused | foreign | crashes | hangs | slowest | largest growth |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
+        "| loader | tried | accepted | refused | foreign | crashes | hangs | processes started | sockets | slowest "
+        "| largest growth |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     total = Tally()
     for name, one in tallies.items():
@@ -217,12 +234,15 @@ def table(tallies):
         total.foreign |= {f"{name} {kind}": numbers for kind, numbers in one.foreign.items()}
         total.crashes += one.crashes
         total.hangs += one.hangs
+        total.processes += one.processes
+        total.sockets += one.sockets
         total.slowest, total.growth = max(total.slowest, one.slowest), max(total.growth, one.growth)
     return "\n".join([*lines, _line("all", total)])
 
 
 def _line(name, one):
-    cells = (one.tried, one.accepted, one.refused, one.n_foreign, len(one.crashes), len(one.hangs))
+    found = (one.crashes, one.hangs, one.processes, one.sockets)
+    cells = (one.tried, one.accepted, one.refused, one.n_foreign, *map(len, found))
     numbers = " | ".join(f"{cell:,}" for cell in cells)
     return f"| {name} | {numbers} | {one.slowest:.2f} s | {one.growth / 2**20:.0f} MB |"
 
@@ -230,7 +250,8 @@ def _line(name, one):
 def findings(tallies):
     """Name the inputs that were neither accepted nor refused."""
     for name, one in tallies.items():
-        for kind, numbers in [("crash", one.crashes), ("hang", one.hangs), *one.foreign.items()]:
+        named = {"crash": one.crashes, "hang": one.hangs, "process started": one.processes, "socket": one.sockets}
+        for kind, numbers in (named | one.foreign).items():
             if numbers:
                 yield f"{name}: {kind}: {len(numbers)} inputs, such as {numbers[:_MOST_NOTED]}"
 
@@ -276,6 +297,10 @@ def main(arguments=None):
     run(chosen, each, report)
     report(given.targets[-1])
     print(table(chosen))
+    tried = list(chosen.values())
+    n_processes, n_sockets = sum(len(one.processes) for one in tried), sum(len(one.sockets) for one in tried)
+    n_inputs = sum(one.tried for one in tried)
+    print(f"{n_inputs:,} inputs: processes started: {n_processes}, sockets opened: {n_sockets}")
     for line in findings(chosen):
         print(line)
     return 0 if all(one.sound for one in chosen.values()) else 1

@@ -9,6 +9,7 @@ import lzma
 import shutil
 import tarfile
 import tempfile
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +39,7 @@ class Target:
 
     `corpus` makes files in a folder and gives their paths, `use` loads a file and does with it what people do first;
     `ending` is that of the inputs and `form` how they are mutated, see `mutations.mutated`. Slow ones have a `share` of
-    the inputs that others have.
+    the inputs that others have. `helped` are loaders that start the guarded process; no other may start any.
     """
 
     form: str
@@ -46,6 +47,7 @@ class Target:
     corpus: Callable[[Path], list[Path]]
     use: Callable[[Path], object]
     share: float = 1.0
+    helped: bool = False
 
 
 def _kept(*patterns):
@@ -385,6 +387,9 @@ def _pictures(folder):
         ("strips.tif", color, {"compression": "tiff_lzw"}),
         ("lossy.webp", color, {}),
         ("grey.pgm", grey, {}),
+        ("whole.jp2", color, {}),
+        ("strong.avif", color, {"quality": 40}),
+        ("clear.png", color.convert("RGBA"), {}),
     ):
         picture.save(folder / name, **options)
     return sorted(path for path in folder.iterdir()) + _hostile(hostile_media.IMAGES)(folder)
@@ -396,6 +401,28 @@ def _use_picture(path):
 
     for mode in ("grey", "rgb"):
         open_collection(path.parent, modality="images", mode=mode, extensions=(path.suffix,))[0].load()
+
+
+def _packed_pictures(folder):
+    """Archives with a picture each, called .png whatever it is."""
+    packed = []
+    for path in _pictures(folder):
+        packed.append(folder / f"{path.name}.zip")
+        with zipfile.ZipFile(packed[-1], "w") as archive:
+            archive.write(path, "a.png")
+    return packed
+
+
+def _use_upload(path):
+    """Use the bytes as an upload of the explorer, and as a thumbnail of a notebook."""
+    from bagwise.explorer.pages.search import Upload
+    from bagwise.report import thumbnail
+    from bagwise.sources.items import Item
+    from bagwise.sources.media import ImageDecoder
+
+    content = path.read_bytes()
+    Item("query", Upload(content), ImageDecoder("rgb")).load(100)
+    thumbnail(content)
 
 
 def _use_text(path):
@@ -518,9 +545,11 @@ TARGETS = {
     "tar.gz": Target("gz", ".tar.gz", _tar(lambda inside: gzip.compress(inside, mtime=0), "tar.gz"), _use_collection),
     "tar.bz2": Target("bz2", ".tar.bz2", _tar(bz2.compress, "tar.bz2"), _use_collection),
     "tar.xz": Target("xz", ".tar.xz", _tar(lzma.compress, "tar.xz"), _use_collection),
-    "h5ad": Target("bytes", ".h5ad", _h5ad, _use_collection, share=0.01),  # a process for each file
+    "h5ad": Target("bytes", ".h5ad", _h5ad, _use_collection, share=0.01, helped=True),  # a process for each file
     "images": Target("bytes", ".png", _pictures, _use_picture),
-    "videos": Target("bytes", ".avi", _videos, _use_video),
+    "members of a zip": Target("zip", ".zip", _packed_pictures, _use_collection),
+    "uploads": Target("bytes", ".png", _pictures, _use_upload),
+    "videos": Target("bytes", ".avi", _videos, _use_video, helped=True),
     "configuration": Target("text", ".toml", _written(("c.toml", _config)), _use_config),
     "group names": Target(
         "text", ".csv", _written(("n.csv", _names_csv), ("o.csv", b"group,name\n0,=1+1\n2,x\n")), _use_group_names

@@ -17,7 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from bagwise import BagwiseError, open_collection
+from bagwise import BagwiseError, LatentDirichlet, open_collection
+from bagwise._io.tensors import kind_of
+from bagwise._utils.json_text import parse_json
 from bagwise.sources import Limits
 from bagwise.training import read_config
 from fuzz.running import _virtual_memory
@@ -253,6 +255,20 @@ def test_parts_of_images_take_no_memory_that_they_do_not_fill(tmp_path):
         np.testing.assert_array_equal(open_collection(tmp_path)[0].load(), pixels)
 
 
+@pytest.mark.parametrize(("bits", "kind", "n_bytes"), [(16, 6, 8), (8, 6, 4), (16, 4, 4), (8, 2, 3)])
+def test_images_are_converted_without_copies_of_the_whole(bits, kind, n_bytes, tmp_path):
+    side = 5000  # 25 million pixels, of which Pillow holds 4 bytes each
+    lines = zlib.compress((b"\0" + b"\x40" * (side * n_bytes)) * side, 1)
+    parts = ((b"IHDR", struct.pack(">IIBBBBB", side, side, bits, kind, 0, 0, 0)), (b"IDAT", lines), (b"IEND", b""))
+    packed = (
+        struct.pack(">I", len(one)) + name + one + struct.pack(">I", zlib.crc32(name + one)) for name, one in parts
+    )
+    (tmp_path / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(packed))
+    image = open_collection(tmp_path)[0]
+    with bounded():
+        assert image.load(100).shape == (100, 100)
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -265,6 +281,35 @@ def test_configurations_are_bounded(content, message, tmp_path):
     (tmp_path / "fit.toml").write_text(content)
     with bounded(), pytest.raises(BagwiseError, match=message):
         read_config(tmp_path / "fit.toml")
+
+
+@pytest.mark.parametrize("part", ["[],", "{},", "0,", '"",', "[0],", '{"":0},'])
+def test_headers_of_many_values_are_refused_before_these_are_made(part, tmp_path):
+    """The longest headers that any file may have: those of topics."""
+    text = f"[{part * ((1 << 24) // len(part))}0]".encode()
+    (tmp_path / "a.topics").write_bytes(len(text).to_bytes(8, "little") + text)
+    with (
+        bounded(),
+        pytest.raises(BagwiseError, match=r"a.topics .*more than 2,097,152 strings, lists, objects and commas"),
+    ):
+        LatentDirichlet.load(tmp_path / "a.topics")
+    with bounded():
+        assert kind_of(tmp_path / "a.topics") is None
+    (tmp_path / "a.jsonl").write_bytes(b'{"text": ' + text + b"}\n")
+    with bounded(), pytest.raises(BagwiseError, match="it is not JSON: it has more than 2,097,152 strings"):
+        open_collection(tmp_path / "a.jsonl", modality="records")
+
+
+def test_what_strings_hold_is_not_counted():
+    for text in ('["[,{\\"[,["]', '{"a,": "\\\\", "b": [",,"]}', '["\\u0022,,,"]'):
+        assert parse_json(text, most_parts=7) == json.loads(text)
+        assert parse_json(text.encode(), most_parts=7) == json.loads(text)
+    with pytest.raises(ValueError, match="more than 2 strings"):
+        parse_json('["a", 1]', most_parts=2)
+    with pytest.raises(ValueError, match="Unterminated"):
+        parse_json('["' + '\\",' * (1 << 20), most_parts=10)  # in linear time
+    with pytest.raises(ValueError):  # noqa: PT011
+        parse_json("[0]".encode("utf-16"))
 
 
 def test_labels_of_json_are_strings_and_numbers(tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import math
+import signal
 from types import SimpleNamespace
 
 import pytest
@@ -93,3 +94,31 @@ def test_a_run_goes_on_where_it_was(tmp_path, capsys, monkeypatch):
         assert json.loads(state.read_text())["tsv"]["tried"] == n
     assert context.jobs == [[("tsv", 0, 3)], [("tsv", 3, 5)]]
     assert "| all | 5 | 5 |" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("name", "what"), [("tsv", "processes"), ("videos", "sockets")])
+def test_an_input_that_the_kernel_stops_is_counted(name, what, monkeypatch, capsys, tmp_path):
+    """Loaders with a process of their own may start it: they are killed for sockets, others for programs."""
+
+    class Killed(_Context):
+        def Process(self, target, args, daemon):
+            jobs, _, sender = args
+            sender.send(("begin", name, jobs[0][1]))
+            ended = {"start": lambda: None, "kill": lambda: None, "join": lambda seconds=None: None}
+            return SimpleNamespace(exitcode=-signal.SIGSYS, **ended)
+
+    monkeypatch.setattr(running.multiprocessing, "get_context", lambda kind: Killed())
+    state = tmp_path / "state.json"
+    assert running.main(["--inputs", "2", "--targets", name, "--state", str(state)]) == 1
+    tally = running.Tally(**json.loads(state.read_text())[name])
+    assert (getattr(tally, what), tally.tried, tally.crashes) == ([0, 1], 2, [])
+    counts = [2 * (what == one) for one in ("processes", "sockets")]
+    assert "2 inputs: processes started: {}, sockets opened: {}\n".format(*counts) in capsys.readouterr().out
+
+
+def test_loaders_that_start_a_process_come_first(monkeypatch):
+    """From the first of the others on, no process may be started."""
+    context = _Context()
+    monkeypatch.setattr(running.multiprocessing, "get_context", lambda kind: context)
+    running.run({name: running.Tally() for name in ("tsv", "videos", "csv", "h5ad")}, 1)
+    assert [name for name, *_ in context.jobs[0]] == ["videos", "h5ad", "tsv", "csv"]

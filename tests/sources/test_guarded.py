@@ -12,6 +12,7 @@ import hostile_media
 from bagwise import BagwiseError, open_collection
 from bagwise.sources import Limits, guarded
 from bagwise.sources.contents import FileContent
+from small_sources import write_image_folder
 from sources.test_videos import write_video
 
 MEMORY = 1 << 28
@@ -122,24 +123,66 @@ def test_no_file_starts_a_program_opens_a_socket_or_reads_another_file(tmp_path)
     for name, content in named.items():
         (tmp_path / name).write_bytes(content)
     paths = [tmp_path / name for name in (*named, good.name)]
-    places = os.pathsep.join([str(Path(guards.__file__).parent), *filter(None, sys.path)])
-    done = subprocess.run(
-        [sys.executable, guards.__file__, *map(str, paths)],
-        env=os.environ | {"PYTHONPATH": places},
-        capture_output=True,
-        text=True,
-    )
-    lines = done.stdout.splitlines()
-    assert done.returncode == 0, done.stderr
+    lines = under_guards("open", *paths)
     assert [line.split()[0] for line in lines] == [path.name for path in paths]
     assert lines.pop().startswith("good.avi read (2, 32, 48)")
     assert all(" refused: " in line and "SIGSYS" not in line for line in lines), lines
 
 
+def under_guards(*arguments):
+    """Give the lines that `guards` writes in a process of its own."""
+    places = os.pathsep.join([str(Path(guards.__file__).parent), *filter(None, sys.path)])
+    done = subprocess.run(
+        [sys.executable, guards.__file__, *map(str, arguments)],
+        env=os.environ | {"PYTHONPATH": places},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
 @pytest.mark.skipif(not guards.CAN_FORBID, reason="needs seccomp of Linux")
-@pytest.mark.parametrize(("code", "ending"), [("socket.socket()", -31), ("open('/dev/null')", 0)])
-def test_the_guard_of_sockets_works(code, ending):
-    code = f"import guards, socket; guards.forbid_sockets(); {code}"
+def test_no_image_starts_a_program_from_fit_predict_an_archive_or_an_upload(tmp_path):
+    """The kernel kills the process that uses them when it starts another, or opens a socket."""
+    for name in ("good", "hostile"):
+        write_image_folder(tmp_path / name / "classes", n_each=3)
+        (tmp_path / name / "fine.png").write_bytes((tmp_path / name / "classes/across/00.png").read_bytes())
+    for name, content in hostile_media.IMAGES.items():
+        (tmp_path / "hostile" / f"{name}.png").write_bytes(content)
+        (tmp_path / "hostile" / "classes" / "across" / f"{name}.png").write_bytes(content)
+    lines = under_guards("images", tmp_path / "good", tmp_path / "hostile")
+    good, hostile = (line for line in lines if line.split()[1] == "fit")
+    assert good == "good fit"
+    assert f"{len(hostile_media.IMAGES)} of {6 + len(hostile_media.IMAGES)} items" in hostile
+    for line in lines:
+        name, kind, way, came = (*line.split(" ", 3), "", "")[:4]
+        if kind == "fit":
+            continue
+        if kind == "fine" or name == "good":
+            assert "Cannot" not in came
+        else:
+            assert "which is not read" in came, (way, line)
+            assert kind.upper() in came or kind == "binary"
+    assert len([line for line in lines if line.startswith("hostile ")]) == 1 + 4 * (1 + len(hostile_media.IMAGES))
+
+
+@pytest.mark.skipif(not guards.CAN_FORBID, reason="needs seccomp of Linux")
+@pytest.mark.parametrize(
+    ("code", "ending"),
+    [
+        ("guards.forbid_sockets(); socket.socket()", -31),
+        ("guards.forbid_sockets(); subprocess.run(['true'])", 0),
+        ("guards.forbid_programs(); subprocess.run(['true'])", -31),
+        ("guards.forbid_programs(); os.system('true')", -31),
+        ("guards.forbid_programs(); os.execvp('true', ['true'])", -31),
+        ("guards.forbid_programs(); ctypes.CDLL(None).system(b'true')", -31),
+        ("guards.forbid_programs(); socket.socket()", 0),
+        ("guards.forbid_programs(); ran = threading.Thread(target=print); ran.start(); ran.join()", 0),
+    ],
+)
+def test_the_guards_by_the_kernel_work(code, ending):
+    code = f"import ctypes, guards, os, socket, subprocess, threading; {code}"
     environment = os.environ | {"PYTHONPATH": str(Path(guards.__file__).parent)}
     assert subprocess.run([sys.executable, "-c", code], env=environment).returncode == ending
 

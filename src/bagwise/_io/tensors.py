@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from bagwise._io.atomic import open_atomically
 from bagwise._utils.checks import TYPE_NAMES
+from bagwise._utils.json_text import parse_json
 from bagwise.errors import BagwiseError
 
 # The longest JSON text that is written, and read unless a kind of file allows more.
@@ -305,9 +306,9 @@ def _read_header(file: BinaryIO, max_header: int) -> tuple[dict[str, Any], dict[
             f"its header would take {length} bytes of {size}; at most {max_header} are accepted. Or it was cut short."
         )
     try:
-        entries = json.loads(file.read(length))
+        entries = parse_json(file.read(length))
         metadata = entries.pop("__metadata__")
-        header = json.loads(metadata["bagwise"])
+        header = parse_json(metadata["bagwise"])
         if not isinstance(header, dict):
             raise TypeError(f"a JSON object is expected, got {type(header).__name__}")
         check_depth(header)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
+import sys
+from collections.abc import Callable
+from functools import cache
 from numbers import Real
 from pathlib import Path
 
@@ -79,6 +83,18 @@ def _reclaimable(limit_file: str) -> int:
         return 0
     found = re.search(r"^(?:total_)?inactive_file (\d+)", text, re.MULTILINE)
     return int(found[1]) if found else 0
+
+
+def give_back_memory() -> None:
+    """Give freed memory back to the system where the C library keeps it, for each thread apart (glibc)."""
+    trim = _malloc_trim()
+    if trim is not None:
+        trim(0)
+
+
+@cache
+def _malloc_trim() -> Callable[[int], int] | None:
+    return getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
 
 
 def resolve_limit(memory_limit: Limit) -> int | None:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from bagwise._utils.json_text import parse_json
 from bagwise._utils.text import unquote_formula
 from bagwise.cli.options import Force, ModelPath, Raw, command
 from bagwise.cli.outputs import CsvWriter, check_outputs, encodable
@@ -225,7 +226,7 @@ def _entries_of(path: Path) -> list[dict[str, Any]]:
         raise BagwiseError(f"{path} is not UTF-8: byte {error.start} cannot be read. Save it as UTF-8.") from error
     if path.suffix.lower() == ".json":
         try:
-            found = json.loads(text)
+            found = parse_json(text)
         except (ValueError, RecursionError) as error:
             raise BagwiseError(f"{path} is no JSON: {error}.") from error
         entries = [{"group": k, "name": v} for k, v in found.items()] if isinstance(found, dict) else found

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from bagwise._io.storage import Url, storage_errors
+from bagwise._utils.json_text import MOST_PARTS, parse_json
 from bagwise.distributed.executors import new_file, remove_file
 from bagwise.errors import BagwiseError
 from bagwise.retrieval.bag_index import BagIndex
@@ -183,7 +184,7 @@ def _read_labels(place: Any, ids: Sequence[str]) -> Labels:
             content = file.read(most + 1)
         if len(content) > most:
             raise ValueError(f"it has more than {most:,} bytes for {len(ids):,} items")
-        told = json.loads(content.decode("utf-8", "surrogatepass"))
+        told = parse_json(content.decode("utf-8", "surrogatepass"), MOST_PARTS + 2 * len(ids))
         classes, codes = told["classes"], told["labels"]
         if type(classes) is not list or type(codes) is not list or not all(isinstance(name, str) for name in classes):
             raise ValueError("its classes must be a list of names, and its labels a list of numbers")

@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from bagwise._io.storage import Storage, as_place, open_for_writing, with_options_of
 from bagwise._utils.checks import as_count
 from bagwise._utils.extras import require
+from bagwise._utils.json_text import parse_json
 from bagwise.errors import BagwiseError, in_python
 from bagwise.model.files import model_bytes
 from bagwise.model.vectorizers import Progress, no_progress
@@ -325,7 +326,7 @@ def _about(storage: Storage, name: str) -> dict[str, Any] | None:
     arrow, parquet = (require(one, "io", "Writing Parquet files") for one in ("pyarrow", "pyarrow.parquet"))
     try:
         with as_file(storage.file(name)).open() as file:  # of which the end is read
-            about = json.loads((parquet.read_schema(file).metadata or {}).get(_ABOUT, b"null"))
+            about = parse_json((parquet.read_schema(file).metadata or {}).get(_ABOUT, b"null"))
     except (arrow.ArrowException, OSError, ValueError, RecursionError):
         return None
     complete = (

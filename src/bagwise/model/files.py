@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 import bagwise
 from bagwise._io.locks import locked
 from bagwise._io.tensors import PackedStrings, check_depth, check_file_path, kind_of, tensor_bytes, write_tensors
+from bagwise._utils.json_text import parse_json
 from bagwise.errors import BagwiseError
 from bagwise.merging.group_statistics import GroupStatistics
 from bagwise.merging.hierarchy import Hierarchy
@@ -336,7 +337,7 @@ def _edits(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dict[str
     intercepts = {f"unedited_head_{n}_intercept": ("<f4", (len(header["classes"]),)) for n in own}
     _check_forms(tensors, text | merges | coefs | intercepts, ("edits", "unedited_"))
     try:
-        edits = json.loads(tensors["edits"].tobytes())
+        edits = parse_json(tensors["edits"].tobytes())
         check_depth([edits])
     except (ValueError, RecursionError) as error:
         raise BagwiseError(f"Its edits are no JSON: {error}.") from error

@@ -95,7 +95,7 @@ class Histograms:
             row: WordSample._make(arrays.get(f"sample {row} {name}") for name in WordSample._fields) for row in rows
         }
         n_learned_from = int(arrays["n_learned_from"][0]) if "n_learned_from" in arrays else None
-        about = {"n_learned_from": n_learned_from, "pooled": arrays.get("pooled")}
+        about: dict[str, Any] = {"n_learned_from": n_learned_from, "pooled": arrays.get("pooled")}
         return cls(unpack_matrix(arrays), arrays["kept"], skipped, samples, **about)
 
 

@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bagwise._io.storage import Url, as_place
+from bagwise._utils.json_text import parse_json
 from bagwise.descriptors.cache import ArrayCache
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import ItemError
@@ -145,7 +146,7 @@ def from_json(array: NDArray[np.uint8]) -> Any:
     >>> from_json(to_json(["one", None]))
     ['one', None]
     """
-    return json.loads(array.tobytes())
+    return parse_json(array.tobytes())
 
 
 def pack_matrix(matrix: Any) -> Arrays:

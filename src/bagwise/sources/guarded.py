@@ -21,8 +21,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from importlib import import_module
 from pkgutil import walk_packages
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
+from bagwise._utils.json_text import parse_json
 from bagwise._utils.memory import readable_size
 from bagwise.errors import BagwiseError, in_python, named_by, parameter_name
 from bagwise.sources.items import Content
@@ -222,14 +223,14 @@ if hasattr(os, "register_at_fork"):  # the processes are those of the one that s
     os.register_at_fork(after_in_child=_idle.clear)
 
 
-def _write(pipe: BinaryIO, header: Mapping[str, Any], payload: Any = b"") -> None:
+def _write(pipe: IO[bytes], header: Mapping[str, Any], payload: Any = b"") -> None:
     content = json.dumps(header).encode()
     pipe.write(len(content).to_bytes(8, "little") + len(payload).to_bytes(8, "little") + content)
     pipe.write(payload)
     pipe.flush()
 
 
-def _read(pipe: BinaryIO, most: float) -> tuple[dict[str, Any] | None, bytes]:
+def _read(pipe: IO[bytes], most: float) -> tuple[dict[str, Any] | None, bytes]:
     sizes = pipe.read(16)
     n_header, n_payload = (int.from_bytes(sizes[start : start + 8], "little") for start in (0, 8))
     if len(sizes) < 16 or n_header + n_payload > most:
@@ -237,7 +238,7 @@ def _read(pipe: BinaryIO, most: float) -> tuple[dict[str, Any] | None, bytes]:
     content, payload = pipe.read(n_header), pipe.read(n_payload)
     if len(content) < n_header or len(payload) < n_payload:
         return None, b""
-    header = json.loads(content)
+    header = parse_json(content)
     return header, payload
 
 

@@ -52,6 +52,9 @@ class Limits:
     pixels : int, default=64_000_000
         Number of pixels of an image. Larger images are refused before they are decoded. (Pillow has a limit of its own
         at 178 million.)
+    decode_bytes : int, default=2 GiB
+        Memory of the images that a process decodes at a time, as their headers say: further ones wait, and one that
+        takes more by itself is refused. At most 80 % of the free memory unless it is changed.
     video_bytes : int, default=2 GiB
         Memory of the frames of a video that are used.
     seconds : float, default=300
@@ -77,6 +80,7 @@ class Limits:
     text_bytes: int = 1 << 26
     label_length: int = 1000
     pixels: int = 64_000_000
+    decode_bytes: int = 1 << 31
     video_bytes: int = 1 << 31
     seconds: float = 300.0
 
@@ -109,6 +113,8 @@ class Limits:
 
     def most(self, name: str) -> float | None:
         """Return the value of a limit; that of `table_bytes` may depend on the free memory, or be unknown (None)."""
+        if name == "decode_bytes" and self.decode_bytes == Limits.decode_bytes:
+            return min(self.decode_bytes, resolve_limit(None) or self.decode_bytes)
         return resolve_limit(self.table_bytes) if name == "table_bytes" else getattr(self, name)
 
     def exceeded(self, name: str, what: str) -> BagwiseError:
@@ -116,7 +122,9 @@ class Limits:
         most = self.most(name)
         assert most is not None
         shown = readable_size(most) if name.endswith("bytes") else f"{most:,.15g}"
-        if name == "table_bytes" and self.table_bytes is None:
+        if (name == "table_bytes" and self.table_bytes is None) or (
+            name == "decode_bytes" and most < self.decode_bytes
+        ):
             shown += " (80 % of the free memory)"
         advice = in_python(f"limits=Limits({name}=...)", f"{parameter_name('limits')} {name}=NUMBER")
         return BagwiseError(f"{what}, the limit {name} is {shown}. If you trust it, raise the limit by {advice}.")
@@ -172,6 +180,10 @@ class Deadline:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._end = time.monotonic() + limits.seconds
+
+    def extend(self, seconds: float) -> None:
+        """Add time that was spent in waiting for others."""
+        self._end += seconds
 
     def check(self) -> None:
         """Raise an error if the time is over."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
@@ -15,14 +16,15 @@ from bagwise._utils.extras import require
 from bagwise._utils.memory import readable_size
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.sources.collection import Collection
+from bagwise.sources.decoding import DECODING
 from bagwise.sources.guarded import Send, read_guarded
+from bagwise.sources.image_files import IMAGE_ENDINGS, ORIENTATION, UNREAD_ENDINGS, decoding_bytes, open_image, to_array
 from bagwise.sources.items import Content, Item, check_encoding, decode_text
 from bagwise.sources.limits import Deadline, Limits, as_limits, read_timed, timed, with_former
-from bagwise.sources.places import chosen_endings, collect, with_endings
+from bagwise.sources.places import chosen_endings, collect, ending, with_endings
 from bagwise.sources.plain_texts import TEXT_ENDINGS, choose_texts
 
 __all__ = [
-    "IMAGE_ENDINGS",
     "VIDEO_ENDINGS",
     "ImageDecoder",
     "has_color",
@@ -34,9 +36,6 @@ __all__ = [
     "shrunk_size",
 ]
 
-IMAGE_ENDINGS = frozenset(
-    [".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pbm", ".pnm", ".jp2"]
-)
 # Difference between channels from which on a pixel has a colour.
 _FAR_FROM_GREY = 16
 # JPEG files are decoded at a reduced scale of at least this many times the final size. A reduced image has its last row
@@ -57,7 +56,8 @@ def open_images(
     """Open the images of a folder or an archive. Needs ``bagwise[image]``.
 
     Pillow decodes images to uint8: rotated by their EXIF data, 16 bits scaled to 8, transparency on white, palettes and
-    CMYK converted; the first frame of animations.
+    CMYK converted; the first frame of animations. Formats that are read: JPEG, PNG, WebP, GIF, BMP, TIFF, PNM,
+    JPEG 2000, and AVIF where Pillow has it. What a file holds decides, not its ending.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def open_images(
         Endings of the files that are images, by default the usual ones; in a list, or in one string with commas.
         ``"*"``: all files.
     limits : Limits, default=None
-        What archives may hold, the number of pixels of an image, and the time it may take.
+        What archives may hold, the number of pixels of an image, the memory to decode it, and the time it may take.
     max_pixels : int, default=None
         The limit `pixels` in earlier versions.
 
@@ -87,7 +87,20 @@ def open_images(
     decoder = ImageDecoder(check_mode(mode), limits)
     endings = chosen_endings(extensions, IMAGE_ENDINGS)
     given: dict[str, Any] = {"accepted": endings, "labels": labels, "splits": splits, "limits": limits}
-    return collect(path, "images", decoder, with_endings(endings), **given)
+    collection = collect(path, "images", decoder, with_endings(endings), **given)
+    collection.notes += unread_images(collection.ignored)
+    return collection
+
+
+def unread_images(names: Iterable[str]) -> tuple[str, ...]:
+    """Say which files beside the items are images of formats that are not read, and what to do with them."""
+    found = Counter(ending(name) for name in names)
+    there = {end: found[end] for end in sorted(UNREAD_ENDINGS) if found[end]}
+    return tuple(
+        f"{n} file{'s' * (n > 1)} {end} {'are images' if n > 1 else 'is an image'} of a format that is not read. "
+        f"{UNREAD_ENDINGS[end]}"
+        for end, n in there.items()
+    )
 
 
 def check_mode(mode: str) -> str:
@@ -106,48 +119,34 @@ class ImageDecoder:
 
     def decode(self, content: Content, max_side: int | None = None) -> NDArray[np.uint8]:
         """Return the image as an array, shrunk to `max_side`; every failure of Pillow is a `BagwiseError`."""
-        from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
-
         deadline = Deadline(self.limits)
         with content.open() as file:
             if not file.read(1):
                 raise BagwiseError("the file is empty")
             file.seek(0)
             try:
-                with Image.open(timed(file, deadline)) as image:
-                    width, height = image.size
-                    self.limits.check("pixels", width * height, f"it has {width} x {height} pixels")
-                    if max_side is not None and max(image.size) > max_side:
-                        rows, columns = shrunk_size(height, width, max_side)
-                        image.draft(None, (_REDUCED * columns, _REDUCED * rows))
-                    reduced = image.size != (width, height)
-                    turned = reduced and image.getexif().get(ExifTags.Base.Orientation, 1) > 4
-                    pixels = self._to_array(ImageOps.exif_transpose(image))
-                    # in proportion to the whole image, not to what a reduced scale left of it
-                    height, width = (width, height) if turned else (height, width)
-                    height, width = (height, width) if reduced else pixels.shape[:2]
-                    deadline.check()
-                    return resize_by_area(pixels, *shrunk_size(height, width, max_side))
+                with open_image(timed(file, deadline)) as image:
+                    return self._pixels(image, max_side, deadline)
             except (BagwiseError, MemoryError):
                 raise
             except Exception as error:
                 # A damaged file can make a decoder fail in any way: struct.error, SyntaxError, IndexError, ...
-                # Pillow names the object it was given, which says nothing, where no decoder takes the file
-                why = "" if isinstance(error, UnidentifiedImageError) else f": {error or type(error).__name__}"
-                raise BagwiseError(f"it is damaged or not an image{why}") from error
+                raise BagwiseError(f"it is damaged or not an image: {error or type(error).__name__}") from error
 
-    def _to_array(self, image: Any) -> NDArray[np.uint8]:
-        from PIL import Image
-
-        mode = "L" if self.mode == "grey" else "RGB"
-        if image.mode.startswith("I") or image.mode == "F":
-            image = Image.fromarray(_to_8_bits(np.asarray(image), image.mode))
-        elif image.has_transparency_data:
-            rgba = image.convert("RGBA")
-            image = Image.alpha_composite(Image.new("RGBA", rgba.size, "white"), rgba).convert("RGB")
-        elif image.mode not in ("L", "RGB"):
-            image = image.convert("RGB")
-        return np.array(image.convert(mode))
+    def _pixels(self, image: Any, max_side: int | None, deadline: Deadline) -> NDArray[np.uint8]:
+        width, height = image.size
+        self.limits.check("pixels", width * height, f"it has {width} x {height} pixels")
+        if max_side is not None and max(image.size) > max_side:
+            rows, columns = shrunk_size(height, width, max_side)
+            image.draft(None, (_REDUCED * columns, _REDUCED * rows))
+        reduced = image.size != (width, height)
+        turned = reduced and image.getexif().get(ORIENTATION, 1) > 4
+        with DECODING.hold(decoding_bytes(image, self.mode, (width, height)), self.limits, deadline):
+            pixels = to_array(image, self.mode, deadline.check)
+            # in proportion to the whole image, not to what a reduced scale left of it
+            height, width = (width, height) if turned else (height, width)
+            height, width = (height, width) if reduced else pixels.shape[:2]
+            return resize_by_area(pixels, *shrunk_size(height, width, max_side))
 
 
 def shrunk_size(height: int, width: int, max_side: int | None) -> tuple[int, int]:
@@ -206,16 +205,6 @@ def has_color(image: NDArray[Any]) -> bool:
     if image.ndim == 2 or not image.size:
         return False
     return bool(np.mean(np.ptp(image, axis=2) >= _FAR_FROM_GREY) > 0.01)
-
-
-def _to_8_bits(pixels: NDArray[Any], mode: str) -> NDArray[np.uint8]:
-    """Scale 16 bits to 8, rounding. Pillow opens them as ``I;16``, or as ``I``, which may be 32 bits as well."""
-    if mode == "F" or (pixels.size and (pixels.min() < 0 or pixels.max() > 65535)):
-        raise BagwiseError(
-            f"its pixels are {pixels.dtype} from {pixels.min():g} to {pixels.max():g}; the values of black and white "
-            "are unknown. Convert it to 8 or 16 bits first."
-        )
-    return ((pixels.astype(np.uint32) + 128) // 257).astype(np.uint8)
 
 
 def open_texts(
@@ -376,6 +365,7 @@ def send_frames(file: BinaryIO, request: Mapping[str, Any], limits: Limits, send
 
     n_sent = 0
     try:
+        container: Any
         with av.open(file, metadata_errors="replace", container_options=_CONTAINER_OPTIONS) as container:
             if not container.streams.video:
                 raise BagwiseError("it holds no video stream")
@@ -387,8 +377,8 @@ def send_frames(file: BinaryIO, request: Mapping[str, Any], limits: Limits, send
                 if number % request["every"]:
                     continue
                 check_pixels(frame)
-                pixels = frame.to_ndarray(format="gray" if request["mode"] == "grey" else "rgb24")
-                send({"shape": pixels.shape, "number": number}, memoryview(np.ascontiguousarray(pixels)).cast("B"))
+                pixels: Any = frame.to_ndarray(format="gray" if request["mode"] == "grey" else "rgb24")
+                send({"shape": pixels.shape, "number": number}, np.ascontiguousarray(pixels).data.cast("B"))
                 n_sent += 1
                 if n_sent == request["max_frames"]:
                     break

@@ -16,10 +16,11 @@ from bagwise.sources import manifests, shards
 from bagwise.sources.annotations import LabelFile
 from bagwise.sources.collection import Collection
 from bagwise.sources.frames import is_frame, modality_of_frame, open_frame
+from bagwise.sources.image_files import IMAGE_ENDINGS, UNREAD_ENDINGS
 from bagwise.sources.items import Content
 from bagwise.sources.limits import Limits, as_limits
 from bagwise.sources.manifests import ManifestFile, as_manifest
-from bagwise.sources.media import IMAGE_ENDINGS, VIDEO_ENDINGS, open_images, open_texts, open_videos
+from bagwise.sources.media import VIDEO_ENDINGS, open_images, open_texts, open_videos
 from bagwise.sources.places import (
     chosen_endings,
     ending,
@@ -43,6 +44,7 @@ _OF_COLUMNS = ("label", "id", "split", "sep", "sheet")
 _ADVICE = {".xls": "Save it as .xlsx or .csv.", ".ods": "Save it as .xlsx or .csv."}
 _ADVICE |= {".json": "Write one object per line into a .jsonl file.", ".pkl": "Save it as .csv, .npz or .parquet."}
 _ADVICE |= dict.fromkeys((".arrow", ".feather"), "Save it as .parquet.")
+_ADVICE |= UNREAD_ENDINGS
 _ADVICE |= dict.fromkeys((".pdf", ".doc", ".docx", ".rtf", ".html", ".htm"), "Convert such files to .txt.")
 # Named in the message on a source without items.
 _SOME_ENDINGS = frozenset([".csv", ".jpg", ".jsonl", ".mp4", ".npz", ".png", ".tsv", ".txt", ".xlsx"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import functools
 import io
-import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from pathlib import PurePosixPath
 from typing import Any, BinaryIO, NamedTuple
 
 from bagwise._io.storage import as_place
+from bagwise._utils.json_text import parse_json
 from bagwise._utils.memory import readable_size
 from bagwise._utils.text import agree, unquote_formula
 from bagwise.errors import BagwiseError, argument, in_python, unknown_name
@@ -246,7 +246,7 @@ def _parse_json(line: str) -> dict[str, Any] | None:
     if not line.strip():
         return None
     try:
-        fields = json.loads(line)
+        fields = parse_json(line)
     except (ValueError, RecursionError) as error:
         raise BagwiseError(f"it is not JSON: {error}") from error
     if not isinstance(fields, dict):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import json
 import math
 import os
 import re
@@ -18,6 +17,7 @@ import numpy as np
 
 from bagwise._io.storage import Url, as_place, storage_errors
 from bagwise._utils.checks import as_count
+from bagwise._utils.json_text import parse_json
 from bagwise._utils.threads import map_in_order
 from bagwise.errors import BagwiseError, argument
 from bagwise.sources.archives import TarMember, is_tar, list_archive, tar_members
@@ -266,7 +266,7 @@ def _label_of(sample: Mapping[str, TarMember], wanted: str | None, limits: Limit
     if "json" not in sample:
         return None
     try:
-        fields = json.loads(_text_of(sample["json"], limits) or "null")
+        fields = parse_json(_text_of(sample["json"], limits) or "null")
     except (ValueError, RecursionError) as error:
         raise BagwiseError(f"{sample['json'].source} is not JSON: {error}.") from error
     value = None

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bagwise._utils.text import agree, how_many
 from bagwise.codebooks.normalizing import WordWeighting
 from bagwise.distributed.executors import executor_of
 from bagwise.errors import OptionError
@@ -307,13 +308,14 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
 
 def _fewer_than_classes(n_groups: int, n_classes: int, method: Method, path: PathErrors | None) -> str:
     """Say what fewer groups than classes cost, where that was measured."""
-    few = how_many(n_groups, "group")
-    note = f"{few} {agree(n_groups, 'is', 'are')} fewer than {n_classes} classes: words were merged by {method.criterion}"
+    few = f"{how_many(n_groups, 'groups')} {agree(n_groups, 'is', 'are')} fewer than {n_classes} classes"
+    note = f"{few}: words were merged by {method.criterion}"
     if path is None:
         return f"{note}. Groups as many as classes, or more, tell classes apart better."
     found = dict(zip(path.sizes, path.errors, strict=True))
     enough = min(size for size in path.sizes if size >= min(n_classes, path.sizes[-1]))
-    return f"{note}, with an error of {found[n_groups]:.1%} in cross-validation, {found[enough]:.1%} with {enough} groups."
+    measured = f"an error of {found[n_groups]:.1%} in cross-validation, {found[enough]:.1%} with {enough} groups"
+    return f"{note}, with {measured}."
 
 
 def _merged_on_sample(method: Method, data: WordData, codes: NDArray[np.int64] | None, options: FitOptions) -> str:

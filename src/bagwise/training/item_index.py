@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from bagwise._io.locks import locked
 from bagwise._io.storage import absolute
 from bagwise._io.tensors import PackedStrings, read_tensors, tensor, write_tensors
 from bagwise._utils.checks import check_integer
+from bagwise._utils.json_text import parse_json
 from bagwise._utils.matrices import first_not_finite
 from bagwise.errors import BagwiseError, parameter_name, unknown_name
 from bagwise.model.files import INDEX_ITEMS, INDEX_KIND, is_item_index, model_bytes, read_model
@@ -545,10 +545,13 @@ def _read_blend(header: Mapping[str, Any], tensors: Mapping[str, Any], model: Mo
     return ClassBlend(tensors["certainty"], tensors["typical"], BlendSettings.from_header(header.get("blend")))
 
 
+_MOST_PARTS = 1 << 25  # ids and labels of an index that is a folder
+
+
 def _read_folder(path: Path, verify: bool, trust_pattern: bool) -> _Parts:
     """Read a folder that an earlier version wrote."""
     try:
-        header = json.loads((path / INDEX_ITEMS).read_text(encoding="utf-8"))
+        header = parse_json((path / INDEX_ITEMS).read_text(encoding="utf-8"), _MOST_PARTS)
     except (ValueError, RecursionError) as error:
         raise _Damaged(str(error)) from error
     if not isinstance(header, dict) or (header.get("kind"), header.get("schema")) != (INDEX_KIND, 1):

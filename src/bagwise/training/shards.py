@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise._io.storage import Storage, Url, absolute, as_place, is_url, with_options_of
+from bagwise._utils.json_text import parse_json
 from bagwise._utils.text import agree
 from bagwise.distributed.executors import Executor, executor_of
 from bagwise.distributed.opened import labels_to_bytes
@@ -356,7 +357,7 @@ class _NotShards(BagwiseError):
 
 def _read_about(content: bytes) -> dict[str, Any]:
     """Return attributes of an index from its JSON file."""
-    about = json.loads(content)
+    about = parse_json(content)
     schema = about["schema"]
     if schema not in (1, _SCHEMA):
         raise _NotShards(f"has schema {schema!r:.100}, this version of bagwise reads 1, {_SCHEMA}. Upgrade bagwise.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from bagwise._utils.json_text import parse_json
 from bagwise.errors import BagwiseError
 from bagwise.explorer.editor import Editor, Refused, Shown, Step, described
 from bagwise.explorer.requests import answer_json, answered, reading, size_of
@@ -71,7 +71,7 @@ def routes(space: Workspace) -> list[BaseRoute]:
 def _content(body: bytes) -> dict[str, Any]:
     """Read the JSON object of a request."""
     try:
-        given = json.loads(body) if len(body) <= _MOST_BYTES else None
+        given = parse_json(body) if len(body) <= _MOST_BYTES else None
     except (ValueError, RecursionError):
         given = None
     if not isinstance(given, dict):
