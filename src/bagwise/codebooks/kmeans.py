@@ -16,6 +16,7 @@ from bagwise._utils.threads import number_of_threads, one_blas_thread, run_over_
 from bagwise.codebooks import _cuda
 from bagwise.codebooks import _kernels as kernels
 from bagwise.codebooks.batches import sample_vectors
+from bagwise.codebooks.centre_search import CentreSearch
 from bagwise.codebooks.distances import ArrayDistances, WordDistances, as_codebook, assign, check_norms, distances_to
 from bagwise.errors import BagwiseError, argument, in_python
 
@@ -291,14 +292,17 @@ def kmeans(
     problem = kind(points, weights, bipolar, n_threads)
     best: Clustering | None = None
     of_run = _SEEDING + max_iter
+    in_batches = batch_size is not None and batch_size < len(points)
     with one_blas_thread():
+        if not in_batches:
+            problem.expect_iterations(n_clusters)
         for run in range(n_init):
 
             def report(done: int, before: int = run * of_run) -> None:
                 progress(before + done, n_init * of_run)
 
             report(0)
-            if batch_size is None or batch_size >= len(points):
+            if not in_batches:
                 kept = None if checkpoint is None or n_init > 1 else checkpoint
                 state = None if kept is None else kept.load()
                 centres = (
@@ -325,6 +329,12 @@ class _Problem:
         self.weights = xp.ones(len(points)) if weights is None else weights
         self.squares = self._squares()
         check_norms(self.squares, points.dtype, "A vector")
+        self._search: CentreSearch | None = None
+
+    def expect_iterations(self, n_clusters: int) -> None:
+        """Prepare for several iterations with all points, where that saves time."""
+        if not self.bipolar:
+            self._search = CentreSearch.of(self.points, self.squares, n_clusters, self.n_threads)
 
     def _squares(self) -> NDArray[np.float64]:
         return np.einsum("ij,ij->i", self.points, self.points, dtype=np.float64)
@@ -334,8 +344,12 @@ class _Problem:
         chosen = self.xp.asarray(chosen)
         return type(self)(self.points[chosen], self.weights[chosen], self.bipolar, self.n_threads)
 
-    def assign(self, centres: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.int8]]:
-        """Labels and signs of the points for given centres."""
+    def assign(
+        self, centres: NDArray[Any], before: NDArray[np.intp] | None = None
+    ) -> tuple[NDArray[np.intp], NDArray[np.int8]]:
+        """Labels and signs of the points for given centres; `before` are the last labels, which save time."""
+        if self._search is not None:
+            return self._search.nearest(centres, before), np.ones(len(self.points), np.int8)
         return assign(self.points, WordDistances(centres, bipolar=self.bipolar), self.n_threads)
 
     def draw_seeds(
@@ -351,7 +365,7 @@ class _Problem:
         distances = self.xp.full(len(self.points), np.inf)
         fresh = chosen.copy()
         while len(chosen) < n_clusters:
-            distances = np.minimum(distances, self._distances_to(fresh))
+            distances = self._nearer(distances, fresh)
             distances[self.xp.asarray(chosen)] = 0.0
             reach = np.cumsum(self.weights * distances)
             wanted = min(len(chosen), _DRAWS, n_clusters - len(chosen))
@@ -389,6 +403,12 @@ class _Problem:
             products = abs(products)
         return float((self.squares[others] + self.squares[point] - 2.0 * products).min())
 
+    def _nearer(self, distances: Any, chosen: list[int]) -> Any:
+        """Squared distances of the points to the nearest of the chosen ones, where these are below `distances`."""
+        if self._search is not None:
+            return self._search.nearer(self.points[chosen], distances)
+        return np.minimum(distances, self._distances_to(chosen))
+
     def _distances_to(self, chosen: list[int]) -> NDArray[np.float64]:
         """Squared distance of each point to the nearest of the chosen ones."""
         others = np.ascontiguousarray(self.points[chosen].T)
@@ -425,7 +445,7 @@ class _Problem:
             centres = self._means(*best, len(centres))
         n_iter = len(costs)
         for n_iter in range(len(costs) + 1, max_iter + 1):
-            labels, signs = self.assign(centres)
+            labels, signs = self.assign(centres, None if best is None else best[0])
             if self.xp.bincount(labels, minlength=len(centres)).min() == 0:
                 apart = to_host(_squared_distances(self.points, centres, labels, signs))
                 labels, signs = to_host(labels), to_host(signs)
@@ -460,7 +480,10 @@ class _ArrayProblem(_Problem):
         parts = [self.points[rows].astype(np.float64) for rows in _parts(self.points)]
         return self.xp.concatenate([(part * part).sum(axis=1) for part in parts])
 
-    def assign(self, centres: Any) -> tuple[Any, Any]:
+    def expect_iterations(self, n_clusters: int) -> None:
+        pass
+
+    def assign(self, centres: Any, before: Any = None) -> tuple[Any, Any]:
         return assign(self.points, ArrayDistances(centres, bipolar=self.bipolar), 1)
 
     def _draws(self, reach: Any, distances: Any, random: np.random.Generator) -> Generator[tuple[int, float, float]]:
