@@ -160,24 +160,30 @@ def pool_sparse(starts, words, weights, groups, maximum, out):
 
 
 @njit(cache=True, nogil=True)
-def nearest_few(distances, words, found):
-    """``words = argsort(distances, kind="stable")[:, :k]; found = take_along_axis(distances, words, 1)``.
+def nearest_few(products, norms, words, found):
+    """``d = products + norms; words = argsort(d, kind="stable")[:, :k]; found = take_along_axis(d, words, 1)``.
 
-    k is the width of `words`. Cost O(n K) and O(k) for each word that enters the list.
+    k is the width of `words`; `products` are overwritten by d. Cost O(n K) and O(k) for each word that enters the list.
     """
-    k = words.shape[1]
-    for i in range(distances.shape[0]):
-        filled = 0
-        for j in range(distances.shape[1]):
-            distance = distances[i, j]
-            if filled == k and not distance < found[i, k - 1]:
+    k, n_words = words.shape[1], products.shape[1]
+    for i in range(products.shape[0]):
+        row, filled = products[i], 0
+        for j in range(n_words):
+            row[j] += norms[j]
+        for first in range(0, n_words, _TOGETHER):
+            last = min(first + _TOGETHER, n_words)
+            if filled == k and not _some_below(row[first:last], found[i, k - 1]):
                 continue
-            place = filled if filled < k else k - 1
-            while place > 0 and distance < found[i, place - 1]:
-                found[i, place], words[i, place] = found[i, place - 1], words[i, place - 1]
-                place -= 1
-            found[i, place], words[i, place] = distance, j
-            filled = min(filled + 1, k)
+            for j in range(first, last):
+                distance = row[j]
+                if filled == k and not distance < found[i, k - 1]:
+                    continue
+                place = filled if filled < k else k - 1
+                while place > 0 and distance < found[i, place - 1]:
+                    found[i, place], words[i, place] = found[i, place - 1], words[i, place - 1]
+                    place -= 1
+                found[i, place], words[i, place] = distance, j
+                filled = min(filled + 1, k)
 
 
 @njit(cache=True, nogil=True)

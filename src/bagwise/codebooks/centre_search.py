@@ -14,7 +14,7 @@ from bagwise.codebooks import _kernels as kernels
 __all__ = ["CentreSearch"]
 
 # Fewest and most features, fewest centres, and fewest points times centres, for which bounds are worth their cost.
-_FEWEST_FEATURES, _MOST_FEATURES = 64, 1024
+_FEWEST_FEATURES, _MOST_FEATURES = 64, 512
 _FEWEST_CENTRES = 64
 _FEWEST_DISTANCES = 1 << 22
 # One direction for so many features, and the share of the variance that they need to hold.

@@ -101,10 +101,7 @@ class LocalizedEncoder(Encoder):
         self._sharpness = codebook.dtype.type(_positive(sharpness, "sharpness"))
 
     def blocks(self, values: NDArray[Any]) -> Iterator[tuple[slice, Any]]:
-        for rows, distances in self.distances.blocks(values):
-            words = np.empty((len(distances), self._n_neighbors), np.intp)
-            weights = np.empty(words.shape, distances.dtype)
-            kernels.nearest_few(distances, words, weights)
+        for rows, words, weights in self.distances.nearest_few(values, self._n_neighbors):
             yield rows, _few_codes(words, self._weights(weights), len(self.codebook))
 
     def few(self, values: Any) -> Iterator[tuple[slice, Any, Any]]:
