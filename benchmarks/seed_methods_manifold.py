@@ -105,7 +105,7 @@ def measure(data: Path, seeds: Sequence[int], quick: bool) -> Iterator[Row]:
             bags, y = objects(name, options, seed, n_learn + n_others)
             learn, others = bags[:n_learn], bags[n_learn:]
             n_classes = len(np.unique(y))
-            sizes = {"n_words": n_words, "n_components": n_classes, "n_init": 1, "random_state": seed}
+            sizes = {"n_words": n_words, "n_components": n_classes, "random_state": seed}
             ways = clusterings(n_classes, seed)
 
             def figures(found: Any, unseen: Any) -> dict[str, float]:

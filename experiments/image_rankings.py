@@ -46,7 +46,14 @@ class Description:
     def __init__(self, n_words: int, n_gaussians: int, seed: int) -> None:
         self.sift = ColorSIFT("opponent", smoothing=SMOOTHING, n_jobs=1)
         self.words = BagOfFeatures(
-            n_words, normalize=None, sparse_output=False, n_samples=50_000, n_init=1, random_state=seed, n_jobs=1
+            n_words,
+            normalize=None,
+            sparse_output=False,
+            n_samples=50_000,
+            max_iter=100,
+            tol=1e-5,
+            random_state=seed,
+            n_jobs=1,
         )
         self.reduce = PCA(64, random_state=seed)
         self.fisher = FisherScore(n_gaussians, max_vectors=30_000, tol=1e-2, random_state=seed)

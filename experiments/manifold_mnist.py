@@ -141,7 +141,7 @@ def histograms(
     extractor = train_autoencoder(as_tensor(others), settings["n_batches"], seed)
     features = features_of(extractor, digits)
     bags = bags_of(features)
-    words = learn_codebook(bags, n_words, n_init=5, random_state=seed)
+    words = learn_codebook(bags, n_words, n_init=5, max_iter=100, tol=1e-5, random_state=seed)
     layer = SoftBagOfFeatures(
         n_words, features.shape[2], settings["bandwidth"], scale=typical_scale(words), codebook=words
     )

@@ -45,6 +45,7 @@ __all__ = [
 SIZES = (2, 5, 10, 20, 50, 100, 200, 500)
 N_WORDS = 1000
 SAMPLED = 100_000
+ITERATIONS: dict[str, Any] = {"max_iter": 100, "tol": 1e-5}  # of k-means: to its end
 NEWSGROUPS = {
     "Comp": ("comp.sys.ibm.pc.hardware", "comp.sys.mac.hardware"),
     "Sci": ("sci.electronics", "sci.med"),
@@ -211,7 +212,9 @@ def _visual(
     sift = KeypointSIFT(n_jobs=options.jobs) if points else DenseSIFT(n_jobs=options.jobs)
     n_words = 100 if options.quick else N_WORDS
     bags = sift.transform(images)
-    model = BagOfFeatures(n_words, pyramid=pyramid, n_init=1, sparse_output=True, random_state=0, n_jobs=options.jobs)
+    model = BagOfFeatures(
+        n_words, pyramid=pyramid, sparse_output=True, random_state=0, n_jobs=options.jobs, **ITERATIONS
+    )
     chosen = np.flatnonzero(train)
     X = model.fit(bags[chosen]).transform(bags)
     fewer = {}
@@ -219,7 +222,7 @@ def _visual(
         sample = _sample(bags[chosen])
         for size in SIZES:
             if size < n_words:
-                words = learn_codebook(sample, size, n_init=3, random_state=0, n_jobs=options.jobs)
+                words = learn_codebook(sample, size, n_init=3, random_state=0, n_jobs=options.jobs, **ITERATIONS)
                 fewer[size] = sp.csr_array(encode_bags(bags, words, n_jobs=options.jobs))
     classes, y = np.unique(images.labels, return_inverse=True)
     return Words(sp.csr_array(X), y.astype(np.int64), tuple(map(str, classes)), train, fewer)

@@ -89,8 +89,8 @@ def measure(options: Options, method: str) -> dict[str, Any]:
         reduce = reduction(method, scenes[np.flatnonzero(train)], 32 if options.quick else SIZE)
         describe = lambda images, step: _reduced(images, step, reduce)  # noqa: E731
     n_words = 8 if options.quick else N_WORDS
-    model = BagOfFeatures(n_words, assignment="vlad", pyramid=5, n_samples=N_SAMPLES, n_init=1, n_jobs=1,
-                          random_state=0)  # fmt: skip
+    model = BagOfFeatures(n_words, assignment="vlad", pyramid=5, n_samples=N_SAMPLES, max_iter=100, tol=1e-5,
+                          n_jobs=1, random_state=0)  # fmt: skip
     model.fit(describe(scenes[np.flatnonzero(train)], LEARNING_STEP))
     encoded = model.transform(describe(scenes, STEP))
     n_columns = n_words * model.n_features_in_  # of one cell, the image being the first

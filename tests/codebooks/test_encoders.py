@@ -8,6 +8,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from bagwise import Bags, BagwiseError
 from bagwise._utils.threads import one_blas_thread
+from bagwise.codebooks import _kernels as kernels
 from bagwise.codebooks import assign_words, encode_bags, localized_codes, soft_codes, sparse_codes
 from bagwise.codebooks import distances as distances_module
 from bagwise.codebooks import encoders as encoders_module
@@ -122,12 +123,38 @@ def test_localized_codes_are_their_definition(data, n_neighbors, sharpness):
     assert codes.shape == (len(values), len(words))
     assert codes.nnz == len(values) * min(n_neighbors, len(words))
     assert codes.has_sorted_indices
-    for rows, distances in WordDistances(words).blocks(values):  # the same distances: ties in rounding are broken alike
-        for i, row in enumerate(distances):
+    table = WordDistances(words)
+    for rows, products, _ in table._products(values):  # the same distances: ties in rounding are broken alike
+        for i, row in enumerate(products + table._norms):
             near = np.argsort(row, kind="stable")[:n_neighbors]
             expected = np.zeros(len(words))
             expected[near] = np.exp(-sharpness * (row[near] - row.min()))
             np.testing.assert_allclose(codes.toarray()[rows][i], expected / expected.sum(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("k", [1, 10, 64, 65, 200])
+@pytest.mark.parametrize("n_different", [2, 40, 10_000])
+def test_the_nearest_few_are_the_first_of_a_stable_order(k, n_different):
+    rng = np.random.default_rng(k)
+    products = rng.integers(0, n_different, (30, 200)).astype(np.float32)
+    norms = rng.integers(0, n_different, 200).astype(np.float32)
+    distances = products + norms
+    order = np.argsort(distances, axis=1, kind="stable")[:, :k]
+    words, found = np.empty((30, k), np.intp), np.empty((30, k), np.float32)
+    kernels.nearest_few(products, norms, words, found)
+    np.testing.assert_array_equal(words, order)
+    np.testing.assert_array_equal(found, np.take_along_axis(distances, order, 1))
+
+
+def test_localized_codes_of_many_words_are_those_of_all_distances():
+    rng = np.random.default_rng(5)
+    words, values = rng.normal(size=(300, 40)).astype(np.float32), rng.normal(size=(900, 40)).astype(np.float32)
+    apart = ((values[:, np.newaxis].astype(np.float64) - words) ** 2).sum(axis=2)
+    near = np.sort(np.argpartition(apart, 10, axis=1)[:, :10], axis=1)
+    weights = np.exp(-0.2 * (np.take_along_axis(apart, near, 1) - apart.min(axis=1, keepdims=True)))
+    codes = localized_codes(values, words, 10, 0.2)
+    np.testing.assert_array_equal(codes.indices.reshape(900, 10), near)
+    np.testing.assert_allclose(codes.data.reshape(900, 10), weights / weights.sum(axis=1, keepdims=True), rtol=1e-4)
 
 
 @given(vectors_and_words(max_rows=6), st.sampled_from([0.05, 0.15, 1.0]))

@@ -1,3 +1,4 @@
+import inspect
 from itertools import permutations, product
 
 import numpy as np
@@ -6,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 
-from bagwise import Bags, BagwiseError
+from bagwise import BagOfFeatures, Bags, BagwiseError
 from bagwise.codebooks import kmeans as kmeans_module
 from bagwise.codebooks import kmeans_words, learn_codebook
 from bagwise.codebooks.batches import Reservoir, as_batches
@@ -72,6 +73,34 @@ def test_seeds_threads_and_batches(dtype, monkeypatch):
         np.testing.assert_array_equal(same, one)
     np.testing.assert_allclose(one, words, rtol=1e-3, atol=1e-3)
     assert not np.array_equal(words, learn_codebook(bags, random_state=2, **options))
+
+
+def test_a_run_ends_at_the_first_iteration_that_lowers_the_sum_little():
+    points = clusters(5, n=900, K=40)
+    costs = kmeans(points, 40, tol=0, random_state=0).costs
+    falls = 1 - costs[1:] / costs[:-1]
+    for tol in (1e-1, 1e-2, 1e-3):
+        few = kmeans(points, 40, tol=tol, random_state=0)
+        np.testing.assert_array_equal(few.costs, costs[: len(few.costs)])
+        assert (falls[: len(few.costs) - 2] > tol).all()
+        assert falls[len(few.costs) - 2] <= tol
+    assert len(kmeans(points, 40, tol=1e-3, max_iter=2, random_state=0).costs) == 2
+
+
+def test_words_are_learned_alike_by_default_everywhere():
+    names = ("n_init", "max_iter", "tol")
+    defaults = [
+        {name: inspect.signature(function).parameters[name].default for name in names}
+        for function in (kmeans_words, learn_codebook, BagOfFeatures)
+    ]
+    assert defaults == [{"n_init": 1, "max_iter": 25, "tol": 1e-3}] * 3
+    values = np.random.default_rng(6).random((2000, 3), dtype=np.float32)
+    bags = Bags(values, np.arange(0, 2001, 10))
+    model = BagOfFeatures(30, random_state=0).fit(bags)
+    longer = BagOfFeatures(30, tol=0, max_iter=100, random_state=0).fit(bags)
+    assert model.n_iter_ < longer.n_iter_
+    assert longer.inertia_ < model.inertia_
+    np.testing.assert_array_equal(model.codebook_, learn_codebook(bags, 30, random_state=0))
 
 
 def test_flat_vectors_are_left_out():

@@ -5,6 +5,10 @@ from numba import njit
 
 # Steps of coordinate descent between two exact ones.
 _POLISH_EVERY = 16
+# Bounds that are looked at together.
+_TOGETHER = 64
+# Terms of a sum in any order, so that processors add many at once: the same for the same machine.
+_ANY_ORDER = {"reassoc", "contract", "nsz"}
 
 
 @njit(cache=True, nogil=True)
@@ -20,6 +24,73 @@ def cluster_sums(points, weights, labels, signs, sums, masses):
         for k in range(points.shape[1]):
             total[k] += weight * points[i, k]
         masses[labels[i]] += weights[i]
+
+
+@njit(cache=True, nogil=True, fastmath=_ANY_ORDER)
+def _squared_distance(point, centre):
+    total = point.dtype.type(0)
+    for k in range(point.shape[0]):
+        apart = point[k] - centre[k]
+        total += apart * apart
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _some_below(bounds, limit):
+    below = 0
+    for k in range(bounds.shape[0]):
+        below += bounds[k] < limit
+    return below > 0
+
+
+@njit(cache=True, nogil=True)
+def nearest_by_bounds(points, squares, centres, bounds, epsilon, largest, labels):
+    """``labels = ((points[:, None] - centres) ** 2).sum(axis=2).argmin(axis=1)``, the lowest number of equals.
+
+    `bounds` are, up to ``epsilon * (|x|² + largest)``, at most ``|x - c|² - |x|²``; `labels` the centres to begin with,
+    or -1. Cost O(n K), and O(D) for each centre whose bound is below the least distance found.
+    """
+    n_centres = centres.shape[0]
+    for i in range(points.shape[0]):
+        row, best = bounds[i], labels[i]
+        if best < 0:
+            best = np.argmin(row)
+        distance = _squared_distance(points[i], centres[best])
+        allowance = epsilon * (squares[i] + largest) - squares[i]
+        limit = row.dtype.type(distance + allowance)
+        for first in range(0, n_centres, _TOGETHER):
+            last = min(first + _TOGETHER, n_centres)
+            if not _some_below(row[first:last], limit):
+                continue
+            for k in range(first, last):
+                if row[k] < limit and k != best:
+                    other = _squared_distance(points[i], centres[k])
+                    if other < distance or (other == distance and k < best):
+                        distance, best = other, k
+                        limit = row.dtype.type(distance + allowance)
+        labels[i] = best
+
+
+@njit(cache=True, nogil=True)
+def nearer_by_bounds(points, squares, centres, bounds, epsilon, largest, distances):
+    """``distances = minimum(distances, ((points[:, None] - centres) ** 2).sum(axis=2).min(axis=1))``.
+
+    `bounds` and the cost are as for `nearest_by_bounds`.
+    """
+    n_centres = centres.shape[0]
+    for i in range(points.shape[0]):
+        row, allowance = bounds[i], epsilon * (squares[i] + largest) - squares[i]
+        limit = row.dtype.type(distances[i] + allowance)
+        for first in range(0, n_centres, _TOGETHER):
+            last = min(first + _TOGETHER, n_centres)
+            if not _some_below(row[first:last], limit):
+                continue
+            for k in range(first, last):
+                if row[k] < limit:
+                    other = _squared_distance(points[i], centres[k])
+                    if other < distances[i]:
+                        distances[i] = other
+                        limit = row.dtype.type(distances[i] + allowance)
 
 
 @njit(cache=True, nogil=True)
@@ -89,24 +160,30 @@ def pool_sparse(starts, words, weights, groups, maximum, out):
 
 
 @njit(cache=True, nogil=True)
-def nearest_few(distances, words, found):
-    """``words = argsort(distances, kind="stable")[:, :k]; found = take_along_axis(distances, words, 1)``.
+def nearest_few(products, norms, words, found):
+    """``d = products + norms; words = argsort(d, kind="stable")[:, :k]; found = take_along_axis(d, words, 1)``.
 
-    k is the width of `words`. Cost O(n K) and O(k) for each word that enters the list.
+    k is the width of `words`; `products` are overwritten by d. Cost O(n K) and O(k) for each word that enters the list.
     """
-    k = words.shape[1]
-    for i in range(distances.shape[0]):
-        filled = 0
-        for j in range(distances.shape[1]):
-            distance = distances[i, j]
-            if filled == k and not distance < found[i, k - 1]:
+    k, n_words = words.shape[1], products.shape[1]
+    for i in range(products.shape[0]):
+        row, filled = products[i], 0
+        for j in range(n_words):
+            row[j] += norms[j]
+        for first in range(0, n_words, _TOGETHER):
+            last = min(first + _TOGETHER, n_words)
+            if filled == k and not _some_below(row[first:last], found[i, k - 1]):
                 continue
-            place = filled if filled < k else k - 1
-            while place > 0 and distance < found[i, place - 1]:
-                found[i, place], words[i, place] = found[i, place - 1], words[i, place - 1]
-                place -= 1
-            found[i, place], words[i, place] = distance, j
-            filled = min(filled + 1, k)
+            for j in range(first, last):
+                distance = row[j]
+                if filled == k and not distance < found[i, k - 1]:
+                    continue
+                place = filled if filled < k else k - 1
+                while place > 0 and distance < found[i, place - 1]:
+                    found[i, place], words[i, place] = found[i, place - 1], words[i, place - 1]
+                    place -= 1
+                found[i, place], words[i, place] = distance, j
+                filled = min(filled + 1, k)
 
 
 @njit(cache=True, nogil=True)

@@ -77,8 +77,10 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
     sparse_output : "auto" or bool, default="auto"
         Whether histograms are CSR. "auto": for "hard" and "localized" if less than half of the entries can be non-zero
         for bags of the average length in `fit`; never for the others. Decided by `fit`, as `sparse_output_`.
-    n_samples, n_init, max_iter : int, default=100_000, 5, 100
+    n_samples, n_init, max_iter : int, default=100_000, 1, 25
         How words are learned, see `learn_codebook`.
+    tol : float, default=1e-3
+        k-means ends when an iteration lowers the sum of squared distances by no more than this fraction of it.
     random_state : int, RandomState or None, default=None
         The same seed gives the same words, however bags are cut into batches.
     n_jobs : int, default=None
@@ -93,7 +95,7 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
     codebook_ : ndarray of shape (n_words, D)
         The words, float64 if the vectors were, otherwise float32; histograms have the same type.
     inertia_ : float
-        Sum of squared distances from the sampled vectors to their words.
+        Sum of squared distances from the sampled vectors to their words, when iterations ended.
     n_iter_ : int
         Iterations of k-means in the best restart.
     sparse_output_ : bool
@@ -151,6 +153,7 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
         "n_samples": [Interval(Integral, 1, None, closed="left")],
         "n_init": [Interval(Integral, 1, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
         "random_state": ["random_state"],
         "n_jobs": list(N_JOBS),
         "device": [StrOptions({"cpu", "cuda"}), None],
@@ -171,8 +174,9 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
         normalize: str | Sequence[str] | None = "auto",
         sparse_output: bool | str = "auto",
         n_samples: int = 100_000,
-        n_init: int = 5,
-        max_iter: int = 100,
+        n_init: int = 1,
+        max_iter: int = 25,
+        tol: float = 1e-3,
         random_state: Any = None,
         n_jobs: int | None = None,
         device: str | None = None,
@@ -191,6 +195,7 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
         self.n_samples = n_samples
         self.n_init = n_init
         self.max_iter = max_iter
+        self.tol = tol
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.device = device
@@ -223,6 +228,7 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
             self.n_words,
             n_init=self.n_init,
             max_iter=self.max_iter,
+            tol=self.tol,
             random_state=random,
             n_jobs=self.n_jobs,
             device=self.device,

@@ -12,6 +12,7 @@ from bagwise._utils.checks import as_values
 from bagwise._utils.devices import check_device_memory, device_module, is_on_device, where_given
 from bagwise._utils.threads import number_of_threads, one_blas_thread, run_over_ranges
 from bagwise.codebooks import _cuda
+from bagwise.codebooks import _kernels as kernels
 from bagwise.errors import BagwiseError
 
 __all__ = ["ArrayDistances", "WordDistances", "as_codebook", "assign", "assign_words", "check_norms", "distances_to"]
@@ -91,6 +92,14 @@ class WordDistances:
             found += self._norms
             found += norms[:, np.newaxis]
             yield rows, np.maximum(found, 0, out=found)
+
+    def nearest_few(self, values: NDArray[Any], k: int) -> Iterator[tuple[slice, NDArray[np.intp], NDArray[Any]]]:
+        """Yield rows, their k nearest words, nearest first and the lowest of equals, and ``|x - b|² - |x|²``."""
+        for rows, found, _ in self._products(values):
+            words = np.empty((len(found), k), np.intp)
+            distances = np.empty(words.shape, found.dtype)
+            kernels.nearest_few(found, self._norms, words, distances)
+            yield rows, words, distances
 
     def nearest(self, values: NDArray[Any], out: NDArray[np.intp], signs: NDArray[np.int8] | None = None) -> None:
         """Write the number of the nearest word of each vector, the lowest of equals, and with `bipolar` its sign."""

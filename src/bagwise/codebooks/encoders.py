@@ -146,9 +146,7 @@ class LocalizedEncoder(FewEncoder):
         not depend on the vectors beside them in the product.
         """
         held, lengths = self._scaled(values)
-        for rows, distances in self.distances.blocks(held):
-            words = np.empty((len(distances), self._n_neighbors), np.intp)
-            kernels.nearest_few(distances, words, np.empty(words.shape, distances.dtype))
+        for rows, words, _ in self.distances.nearest_few(held, self._n_neighbors):
             exact = np.empty(words.shape)
             kernels.exact_few(held[rows], self.codebook, words, exact)
             nearest = np.sqrt(exact[:, 0]).astype(np.float32)

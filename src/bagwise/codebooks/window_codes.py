@@ -52,7 +52,7 @@ class WindowCodes(ItemTransformer):
         Codes are ``exp(-sharpness |x - word|²)``, divided by their sum.
     n_samples : int, default=100_000
         Descriptors that words are learned from.
-    n_init : int, default=5
+    n_init : int, default=1
         Starts of k-means.
     random_state : int, Generator, RandomState or None, default=None
     n_jobs, verbose
@@ -108,7 +108,7 @@ class WindowCodes(ItemTransformer):
         n_neighbors: int = 5,
         sharpness: float = 10.0,
         n_samples: int = 100_000,
-        n_init: int = 5,
+        n_init: int = 1,
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: int = 0,

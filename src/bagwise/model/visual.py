@@ -295,9 +295,9 @@ class VisualVectorizer(Vectorizer):
 
         given: dict[str, Any] = {"random_state": random, "n_jobs": run.n_jobs, "progress": follow, "fewer": self.fewer}
         if steps is None or settings is None:
-            return kmeans_words(vectors, size, n_init=1, **given).words
+            return kmeans_words(vectors, size, **given).words
         unfinished = steps.checkpoint("unfinished", data, settings)
-        words = kmeans_words(vectors, size, n_init=1, checkpoint=unfinished, **given).words
+        words = kmeans_words(vectors, size, checkpoint=unfinished, **given).words
         steps.save("words", data, settings, {"codebook": words})
         unfinished.remove()
         return words

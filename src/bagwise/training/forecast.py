@@ -36,7 +36,7 @@ _FIRST_ITEMS, _MOST_ITEMS = 8, 2000
 _TIMED_VECTORS = 12_000  # that iterations of k-means are timed with
 _FEW_WORDS = 64  # of the k-means whose iterations are counted
 _GROWTH = 0.2  # exponent of the number of iterations in the number of words, for as many vectors per word
-_MOST_ITERATIONS = 100
+_MOST_ITERATIONS = 25
 _FIRST_ROWS, _FIRST_WORDS = 200, 1000  # of the smallest part that is merged
 # Powers of the numbers of items and of words that steps usually take, where groups follow a classifier and for other
 # criteria; how much they weigh against what is measured, since short times say little of powers; and the largest.
@@ -190,7 +190,7 @@ def _forecast_kmeans(vectors: NDArray[Any], n_words: int, n_vectors: float, n_jo
     def stamp(done: int, total: int) -> None:
         stamps.append((done, time.perf_counter()))
 
-    kmeans(points[: 4 * few], few // 2 or 1, max_iter=1, n_threads=threads)  # compiles
+    kmeans(points, few, max_iter=1, n_threads=threads)  # compiles
     kmeans(points, few, max_iter=3, tol=0.0, random_state=random, n_threads=threads, progress=stamp)
     at = dict(stamps)
     seeded = min(at[done] for done in at if done >= 2)
@@ -200,11 +200,11 @@ def _forecast_kmeans(vectors: NDArray[Any], n_words: int, n_vectors: float, n_jo
     small = max(2, min(_FEW_WORDS, n_words, int(len(points) / ratio)))
     some = points[random.permutation(len(points))[: max(small, int(small * ratio))]]
     runs = [
-        kmeans(some, small, max_iter=_MOST_ITERATIONS, tol=1e-5, random_state=k, n_threads=threads).n_iter
+        kmeans(some, small, max_iter=_MOST_ITERATIONS, tol=1e-3, random_state=k, n_threads=threads).n_iter
         for k in range(2)
     ]
     expected = min(float(np.mean(runs)) * (n_words / small) ** _GROWTH, _MOST_ITERATIONS)
-    fixed = (seeding + 2 * iteration) * more  # equal vectors are found, and inertia is computed
+    fixed = (seeding + iteration) * more  # equal vectors are found, and inertia is computed
     low, high = max(expected / 1.6, 1.0), min(expected * 1.6, _MOST_ITERATIONS)
     return Range(
         fixed + expected * iteration * more,

@@ -44,7 +44,7 @@ def fisher_vectors(
     random = check_random_state(random_state)
     some = x if len(x) <= _N_SAMPLES else x[np.sort(random.choice(len(x), _N_SAMPLES, replace=False))]
     n_cells = min(n_cells, len(distinct_rows(some)[0]))
-    words = kmeans_words(some, n_cells, n_init=1, random_state=random, n_jobs=n_jobs).words
+    words = kmeans_words(some, n_cells, random_state=random, n_jobs=n_jobs).words
     cells = assign_words(x, words, n_jobs=n_jobs)
     n, k, d = len(bags), len(words), x.shape[1]
     bag_of = np.repeat(np.arange(n), bags.lengths)

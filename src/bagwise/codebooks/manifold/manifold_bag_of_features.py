@@ -76,8 +76,8 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
     No labels are needed; known ones help (`fit` takes -1 for those not known).
 
     The published form is ``ManifoldBagOfFeatures(target="spectral", target_from="words", laplacian="unnormalized",
-    metric="chi2", sigma_histogram=10, bandwidth=0.05, max_iter=10)``. With it, all similarities of histograms are above
-    0.9, whatever the words, and the objective hardly falls. The defaults were chosen by how well
+    metric="chi2", sigma_histogram=10, bandwidth=0.05, max_iter=10, n_init=5)``. With it, all similarities of histograms
+    are above 0.9, whatever the words, and the objective hardly falls. The defaults were chosen by how well
     clusters from one half of the features of each bag agree with clusters from the other half, on Corel-1k and MNIST;
     NMI with the classes was visible while settings were explored.
 
@@ -125,7 +125,7 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
         Fraction of the pairs kept out of learning. If above 0, learning ends when their error has not fallen for
         `patience` steps.
     patience : int, default=2
-    n_init : int, default=5
+    n_init : int, default=1
         Starts of k-means.
     callback : callable or None, default=None
         Called with the number of steps taken and the objective; ends learning by returning True.
@@ -237,7 +237,7 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
         max_objects: int | None = None,
         held_out: float = 0.0,
         patience: int = 2,
-        n_init: int = 5,
+        n_init: int = 1,
         callback: Callable[[int, float], Any] | None = None,
         memory_limit: int | float | str | None = None,
         random_state: Any = None,
