@@ -164,6 +164,8 @@ def run_data_set(name: str, tasks: Sequence[Any], options: argparse.Namespace) -
             wanted.pop(methods.FASTTEXT, None)
         elif methods.FASTTEXT in wanted:
             wanted[methods.FASTTEXT] = {"python": options.fasttext}
+        if options.methods is not None:
+            wanted = {method: more for method, more in wanted.items() if method in options.methods}
         items = None
         for split in range(task.n_splits(options.splits, options.quick)):
             missing = [method for method in wanted if f"{task.name}/{split}/{method}" not in results.cells]
@@ -467,6 +469,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--data", type=Path, default=os.environ.get("BAGWISE_DATA"), help="folder of data sets")
     parser.add_argument("--quick", action="store_true", help="few items and at most two splits")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="data sets to run; default: all")
+    parser.add_argument("--methods", nargs="+", metavar="METHOD", help="methods to run, by their names in the tables")
     parser.add_argument("--splits", type=int, help="splits of each task, where they are drawn; default: 1 to 10")
     parser.add_argument("--fasttext", metavar="PYTHON", help="interpreter that has the package fasttext")
     parser.add_argument("--json", type=Path, metavar="FOLDER", help="keep results here, and go on from what is there")
@@ -486,6 +489,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     strange = [name for name in chosen if name not in known]
     if strange:
         sys.exit(f"There is no data set {strange[0]!r}. Accepted: {', '.join(known)}.")
+    named = {method for some in methods.METHODS.values() for method in some}
+    if options.methods is not None and set(options.methods) - named:
+        sys.exit(f"There is no method {min(set(options.methods) - named)!r}. Accepted: {', '.join(sorted(named))}.")
     if options.splits is not None and not 1 <= options.splits <= 10:
         sys.exit(f"--splits must be from 1 to 10, the folds of the movie reviews; got {options.splits}.")
     folders = dict.fromkeys(task.folder for name in chosen for task in known[name] if task.folder is not None)
