@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from bagwise.cli.options import READ_OPTIONS, command, fit_options, source_path
-from bagwise.cli.session import Session
+from bagwise.cli.session import Session, Terminated
 
 __all__ = ["explore"]
 
@@ -64,7 +64,7 @@ def explore(
 
     try:
         server.run(started)
-    except KeyboardInterrupt as error:
-        if type(error) is not KeyboardInterrupt:  # SIGTERM
-            raise
+    except Terminated:
+        raise
+    except KeyboardInterrupt:
         session.say("Stopped.")
