@@ -303,7 +303,7 @@ def kmeans(
                 progress(before + done, n_init * of_run)
 
             report(0)
-            if not in_batches:
+            if batch_size is None or not in_batches:
                 kept = None if checkpoint is None or n_init > 1 else checkpoint
                 state = None if kept is None else kept.load()
                 centres = (
