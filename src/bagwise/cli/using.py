@@ -17,6 +17,7 @@ from bagwise.cli.options import (
     READ_OPTIONS,
     Force,
     ModelPlace,
+    Network,
     Raw,
     Scheduler,
     SourcePath,
@@ -65,6 +66,7 @@ def transform(
     ] = False,
     raw: Raw = False,
     force: Force = False,
+    network: Network = None,
     scheduler: Scheduler = None,
     workers: Workers = None,
     **options: Any,
@@ -84,7 +86,7 @@ def transform(
         )
     if not isinstance(target, Url) and not in_parts:
         check_outputs([target], force)
-    loaded, chosen = load_model(model), fit_options(options)
+    loaded, chosen = load_model(model, network), fit_options(options)
     with connected(scheduler, workers) as client:
         if parquet:
             written = _write_parquet(session, loaded, source, target, (histograms, force), chosen, client)
@@ -129,6 +131,7 @@ def evaluate(
     source: SourcePath,
     report: Annotated[Path | None, typer.Option(help="Write an HTML report.", metavar="PAGE")] = None,
     force: Force = False,
+    network: Network = None,
     scheduler: Scheduler = None,
     workers: Workers = None,
     **options: Any,
@@ -139,7 +142,7 @@ def evaluate(
 
     if report is not None:
         check_page(report, force, "--report")
-    loaded, chosen = load_model(model), fit_options(options)
+    loaded, chosen = load_model(model, network), fit_options(options)
     with connected(scheduler, workers) as client:
         found = evaluate_model(loaded, source, client=client, progress=session.progress, **chosen.to_dict())
     tell_of(session, found.collection, found.skipped, len(found.collection) + found.n_skipped)
@@ -182,6 +185,7 @@ def cluster(
     out: Annotated[Path | None, typer.Option(help="CSV file with id, cluster and label.")] = None,
     raw: Raw = False,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed.")] = 0,
+    network: Network = None,
     force: Force = False,
     **options: Any,
 ) -> None:
@@ -191,7 +195,7 @@ def cluster(
     if method not in ("auto", *METHODS):
         raise unknown_name("--method", method, ("auto", *METHODS))
     check_outputs([out], force)
-    loaded = load_model(model)
+    loaded = load_model(model, network)
     collection, histograms = counted(session, loaded, source, fit_options(options))
     features = loaded.group(histograms)
     if clusters > features.shape[0]:
@@ -265,14 +269,14 @@ def _by_size(labels: Any) -> Any:
     return np.argsort(order)[labels]
 
 
-def load_model(path: Path) -> Any:
-    """Load a model, or that of an index; raise if the path does not exist."""
+def load_model(path: Path, network: Path | None = None) -> Any:
+    """Load a model, or that of an index, with the network that it names; raise if the path does not exist."""
     from bagwise._io.tensors import kind_of
     from bagwise.model import Model
     from bagwise.runtime import KIND
 
     if isinstance(path, Url):
-        return Model.load(path)
+        return Model.load(path, network=network)
     if not path.exists():
         raise BagwiseError(f"{path} does not exist. Create a model with: bagwise fit SOURCE")
     if kind_of(path) != KIND:
@@ -281,8 +285,8 @@ def load_model(path: Path) -> Any:
         if is_item_index(path) or is_sharded(path):
             from bagwise.training.shards import open_index
 
-            return open_index(path).model
-    return Model.load(path)
+            return open_index(path, network=network).model
+    return Model.load(path, network=network)
 
 
 def in_shards(index: Any) -> str:
