@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 
 
 def tries(file, request, limits, send):
@@ -31,6 +32,11 @@ def endless(file, request, limits, send):
     while True:
         with contextlib.suppress(Exception):
             pass
+
+
+def waits(file, request, limits, send):
+    """Never end, without work for a processor."""
+    time.sleep(1e6)
 
 
 def takes_memory(file, request, limits, send):

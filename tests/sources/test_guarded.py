@@ -59,9 +59,10 @@ def test_it_is_used_again_until_it_fails(content):
     assert process() != first
 
 
-def test_the_time_binds_whatever_it_does(content):
+@pytest.mark.parametrize("task", ["endless", "waits"])
+def test_the_time_binds_whatever_it_does(task, content):
     with pytest.raises(BagwiseError, match=r"it takes longer to read, the limit seconds is 0.5"):
-        read("endless", content, seconds=0.5)
+        read(task, content, seconds=0.5)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limits")
