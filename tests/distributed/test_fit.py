@@ -246,6 +246,16 @@ def test_a_worker_is_not_given_up_before_the_job(monkeypatch):
     assert parse_timedelta(seen[0]) > executors._WITHOUT_WORKERS
 
 
+def test_workers_that_end_while_they_start_are_an_error(monkeypatch):
+    def cluster(**options):
+        raise RuntimeError("Nanny failed to start.")
+
+    monkeypatch.setattr("distributed.LocalCluster", cluster)
+    told = pytest.raises(BagwiseError, match=r"workers=2 could not be started \(Nanny .*want of memory")
+    with told, connected(workers=2):
+        pass
+
+
 def test_a_cache_by_url(sources, in_memory, tmp_path):
     chosen = options("texts", cache="memory://cluster-cache")
     first, second = (run_fit(sources["texts"], chosen, client=LocalExecutor()) for _ in range(2))

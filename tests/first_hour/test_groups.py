@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 
 import numpy as np
 import pytest
@@ -171,3 +172,15 @@ def test_a_model_that_is_renamed_in_its_place_is_locked_from_loading_on(news, tm
     monkeypatch.setattr(groups, "load_model", load_locked)
     bagwise("groups", path, "--rename", "0=first", "--force")
     assert Model.load(path).given_names == {0: "first"}
+
+
+def test_one_of_a_thing_is_in_the_singular(news, tmp_path):
+    (tmp_path / "texts" / "only").mkdir(parents=True)
+    (tmp_path / "texts" / "only" / "a.txt").write_text("a ripe apple")
+    one = tmp_path / "one.bagwise"
+    texts = bagwise("cut", news, "--groups", 1, "--out", one) + bagwise("info", one) + bagwise("groups", one)
+    texts += bagwise("list", tmp_path / "texts")
+    texts += bagwise("transform", one, tmp_path / "texts", "--out", tmp_path / "features.csv")
+    for part in ("merged into 1 group by", "in 1 group.", "1 text of 1 class", "1 item, 1 feature"):
+        assert part in texts
+    assert not re.search(r"\b1 (groups|words|classes|items|features|texts)\b", texts)

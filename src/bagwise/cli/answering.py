@@ -92,7 +92,7 @@ def predict(
     if not to_file:
         session.answer(answers=kept)
         return
-    session.say(f"{how_many(n_items, chosen.modality)} of {len(counts)} predicted classes")
+    session.say(f"{how_many(n_items, chosen.modality)} of {how_many(len(counts), 'predicted classes')}")
     session.table(["items", "class"], [(n, name) for name, n in counts.most_common()])
     assert out is not None
     session.wrote(out, "answers")

@@ -14,7 +14,7 @@ import typer
 
 from bagwise._io.locks import locked
 from bagwise._utils.json_text import parse_json
-from bagwise._utils.text import unquote_formula
+from bagwise._utils.text import how_many, unquote_formula
 from bagwise.cli.options import Force, ModelPath, Raw, command
 from bagwise.cli.outputs import CsvWriter, check_outputs, encodable
 from bagwise.cli.printing import printable, shortened
@@ -134,7 +134,8 @@ def _print_overview(session: Session, found: list[Any], model: Any) -> None:
         rows.append(row)
     session.table(heads, rows)
     n_words = sum(len(one.words) for one in found)
-    session.say(f"{n_words:,} words in {len(found):,} groups. All of a group: --group N; of all groups: --out FILE.csv")
+    counted = f"{how_many(n_words, 'words')} in {how_many(len(found), 'groups')}"
+    session.say(f"{counted}. All of a group: --group N; of all groups: --out FILE.csv")
 
 
 def _print_words(session: Session, found: list[Any]) -> None:

@@ -289,8 +289,9 @@ def run_fit(
 def _print_fit(session: Session, fitted: Any, evaluation: Any) -> None:
     model, path = fitted.model, fitted.model.path
     found = how_many(len(fitted.data.collection), model.modality)
-    classes = f" of {len(model.classes)} classes" if model.classes else ""
-    merged = f"{fitted.data.n_words:,} words merged into {model.n_groups} groups by {model.hierarchy.criterion}"
+    classes = f" of {how_many(len(model.classes), 'classes')}" if model.classes else ""
+    words, groups = how_many(fitted.data.n_words, "words"), how_many(model.n_groups, "groups")
+    merged = f"{words} merged into {groups} by {model.hierarchy.criterion}"
     session.say(f"{found}{classes}: {merged}, in {duration(sum(fitted.timings.values()))}")
     if fitted.cached:
         session.say(f"From the cache: {', '.join(fitted.cached)}")
@@ -331,7 +332,7 @@ def _print_plan(session: Session, source: Path, options: Any, outputs: FitOutput
 
     plan = plan_fit(source, **options.to_dict())
     session.answer(plan=plan.to_dict(), would_write=[str(path) for path in outputs.all()])
-    classes = f", {len(plan.classes)} classes" if plan.classes else ", no classes"
+    classes = f", {how_many(len(plan.classes), 'classes')}" if plan.classes else ", no classes"
     apart = f"; {plan.n_test:,} more in the test split" if plan.n_test else ""
     session.say(f"{printable(plan.source)}: {how_many(plan.n_items, plan.modality)}{classes}{apart}")
     session.say("Steps:")

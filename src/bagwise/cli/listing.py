@@ -65,8 +65,8 @@ def list(
     for labels, n in by_class.most_common(_MOST_CLASSES):
         name = shortened(printable(", ".join(labels)), 40) or "(no label)"
         rows.append([name, n, *(counts[labels, split] for split in splits)])
-    session.say(f"{how_many(len(collection), collection.modality)} of {len(by_class):,} classes" if any(by_class)
-                else how_many(len(collection), collection.modality))  # fmt: skip
+    classes = f" of {how_many(len(by_class), 'classes')}" if any(by_class) else ""
+    session.say(f"{how_many(len(collection), collection.modality)}{classes}")
     session.table(["class", "items", *splits], rows)
     if len(by_class) > _MOST_CLASSES:
         session.say(f"… and {len(by_class) - _MOST_CLASSES:,} other classes")

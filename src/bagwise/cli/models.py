@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from bagwise._utils.memory import readable_size
-from bagwise._utils.text import how_many, ranges
+from bagwise._utils.text import agree, how_many, ranges
 from bagwise.cli.options import Force, ModelPath, command
 from bagwise.cli.outputs import check_outputs, output_file
 from bagwise.cli.printing import duration, percent, printable
@@ -73,7 +73,7 @@ def cut(
     check_outputs([target], force)
     whole = load_model(model)
     smaller = whole.cut(groups)
-    counted = f"{groups} group{'' if groups == 1 else 's'}"
+    counted = how_many(groups, "groups")
     session.say(f"{smaller.hierarchy.n_words:,} words, merged into {counted}")
     if whole.heads and groups not in smaller.heads:
         sizes = ranges(whole.heads)
@@ -156,13 +156,12 @@ def _print_model(session: Session, model: Any) -> None:
     session.answer(model=told)
     lines: list[tuple[str, str]] = [("modality", model.modality)]
     if "source" in made:
-        items = f", {made['n_items']:,} items" if "n_items" in made else ""
+        items = f", {how_many(made['n_items'], 'items')}" if "n_items" in made else ""
         lines.append(("trained on", f"{made['source']}{items}"))
     made_by = (f"{made['created']} by " if "created" in made else "") + str(told["library"])
     lines.append(("made", made_by))
-    lines.append(
-        ("words", f"{model.hierarchy.n_words:,} merged into {model.n_groups} groups by {model.hierarchy.criterion}")
-    )
+    groups = how_many(model.n_groups, "groups")
+    lines.append(("words", f"{model.hierarchy.n_words:,} merged into {groups} by {model.hierarchy.criterion}"))
     for record in model.descriptor_records:
         lines.append(("descriptor", f"{record.name}({', '.join(f'{k}={v}' for k, v in record.parameters.items())})"))
     if model.modality == "texts" and model.tokenizer.get("analyzer", "word") == "word":
@@ -181,13 +180,13 @@ def _print_model(session: Session, model: Any) -> None:
         kinds = Counter(one["edit"] for one in model.edits)
         lines.append(("edits", ", ".join(f"{count} {kind}" for kind, count in kinds.items())))
     if model.heads:
-        lines.append(("classifiers", f"for {ranges(model.heads)} groups"))
+        lines.append(("classifiers", f"for {ranges(model.heads)} {agree(max(model.heads), 'group', 'groups')}"))
     derived = made.get("derived_head")
     if isinstance(derived, dict) and derived.get("n_groups") == model.n_groups:
-        lines.append(("derived", f"the classifier for {model.n_groups} groups, from {_source(derived)}"))
+        lines.append(("derived", f"the classifier for {groups}, from {_source(derived)}"))
     if model.path is not None and model.n_groups in model.path.sizes:
         error = model.path.errors[model.path.sizes.index(model.n_groups)]
-        lines.append(("error", f"{percent(error)} with {model.n_groups} groups, {model.path.protocol}"))
+        lines.append(("error", f"{percent(error)} with {groups}, {model.path.protocol}"))
     if model.word_hashes is not None:
         lost = model.compact().provenance["compact"]["n_words_lost"]
         lines.append(("compact", f"words have no names; {lost:,} words lost to equal hashes"))

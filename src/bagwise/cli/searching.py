@@ -147,7 +147,9 @@ def index(
     )
     made = with_map(session, made, map_method or "spectral")
     made.save(target)
-    session.say(f"{how_many(len(made), loaded.modality)}, {loaded.n_groups} groups, compared by {made.described}")
+    session.say(
+        f"{how_many(len(made), loaded.modality)}, {how_many(loaded.n_groups, 'groups')}, compared by {made.described}"
+    )
     session.answer(n_items=len(made), modality=loaded.modality, by=made.by, metric=made.metric)
     session.wrote(target, "index")
 
@@ -188,7 +190,7 @@ def _write_shards(
     if by == "auto" and loaded.classes:
         session.note("Shards compare items by words; classes count in an index in one file only.")
     about = f"{how_many(len(made), loaded.modality)} {in_shards(made)}"
-    session.say(f"{about}, {loaded.n_groups} groups, compared by {made.described}")
+    session.say(f"{about}, {how_many(loaded.n_groups, 'groups')}, compared by {made.described}")
     session.answer(n_items=len(made), modality=loaded.modality, by=made.by, metric=made.metric)
     session.wrote(target, "shards")
 

@@ -96,7 +96,7 @@ def transform(
             features = loaded.group(counts)
             write_features(target, features, collection, loaded.feature_names().tolist(), raw)
             n_items, n_features = features.shape
-    session.say(f"{n_items:,} items, {n_features:,} {'words' if histograms else 'features'}")
+    session.say(f"{how_many(n_items, 'items')}, {how_many(n_features, 'words' if histograms else 'features')}")
     session.answer(n_items=n_items, n_features=n_features)
     session.wrote(target, "features")
 
@@ -336,7 +336,9 @@ def tell_of(session: Session, collection: Any, skipped: Any, n_items: int) -> No
 def _print_confusion(session: Session, classes: tuple[str, ...], matrix: Any, size: int) -> None:
     session.say()
     if len(classes) <= _MOST_CLASSES:
-        session.say(f"Confusion matrix with {size} groups: rows are true classes, columns predicted classes")
+        session.say(
+            f"Confusion matrix with {how_many(size, 'groups')}: rows are true classes, columns predicted classes"
+        )
         names = [shortened(printable(name), 12) for name in classes]
         session.table(["", *names], [[name, *row] for name, row in zip(names, matrix.tolist(), strict=True)])
         return
@@ -344,6 +346,6 @@ def _print_confusion(session: Session, classes: tuple[str, ...], matrix: Any, si
     from bagwise.report.sentences import most_confused
 
     worst = most_confused(ConfusionMatrix(classes, matrix), _MOST_PAIRS)
-    session.say(f"Most frequent confusions with {size} groups")
+    session.say(f"Most frequent confusions with {how_many(size, 'groups')}")
     rows = [[pair.times, pair.true, pair.predicted] for pair in worst]
     session.table(["items", "true class", "predicted class"], rows)

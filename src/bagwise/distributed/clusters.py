@@ -80,16 +80,27 @@ def connected(scheduler: str | None = None, workers: int | None = None) -> Itera
                 "distributed.deploy.lost-worker-timeout": _GIVEN_UP,
             }
         ),
-        distributed.LocalCluster(
+        _started(distributed, count) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+def _started(distributed: Any, count: int) -> Any:
+    """Start worker processes, with a scheduler in this one."""
+    try:
+        return distributed.LocalCluster(
             n_workers=count,
             threads_per_worker=1,
             dashboard_address="127.0.0.1:0",
             silence_logs=logging.CRITICAL,
             preload=__name__,
-        ) as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
-    ):
-        yield client
+        )
+    except (OSError, RuntimeError) as error:
+        raise BagwiseError(
+            f"The processes of {argument('workers', count)} could not be started ({error}): they were ended, most "
+            "likely for want of memory, or the system allows no more of them. Start fewer workers."
+        ) from error
 
 
 @contextmanager

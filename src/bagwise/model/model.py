@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from bagwise._io.storage import as_place
 from bagwise._utils.checks import as_count
+from bagwise._utils.text import how_many
 from bagwise.codebooks.normalizing import WordWeighting, resolve_steps
 from bagwise.codebooks.pyramids import cell_names, n_cells
 from bagwise.errors import BagwiseError, parameter_name, unknown_name
@@ -634,6 +635,6 @@ class Model(SmallForms, ModelViews):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        classes = f", {len(self.classes)} classes" if self.classes else ""
-        words = f"{self.hierarchy.n_words} words merged into {self.n_groups} group{'' if self.n_groups == 1 else 's'}"
+        classes = f", {how_many(len(self.classes), 'classes')}" if self.classes else ""
+        words = f"{self.hierarchy.n_words} words merged into {how_many(self.n_groups, 'groups')}"
         return f"<Model: {self.modality}, {words}{classes}>"

@@ -303,7 +303,7 @@ class Collection(Sequence[Item]):
         splits = Counter(split for split in self.splits if split is not None)
         about = [how_many(len(self), self.modality)]
         if classes:
-            about.append(f"{len(classes)} classes")
+            about.append(how_many(len(classes), "classes"))
         about += [f"{n} in {name}" for name, n in sorted(splits.items())]
         return f"<Collection: {', '.join(about)}, from {self.source}>"
 
