@@ -307,8 +307,8 @@ def compare_criteria(
     if data.pooled is not None:
         started = time.perf_counter()
         report(f"Cross-validating {POOLED}", 0, 0)
-        one, n = pooled_baseline(data.pooled, codes, chosen), len(tried)
-        errors, deviations = (one["error"],) * n, (one["standard_error"],) * n
+        pooled, n = pooled_baseline(data.pooled, codes, chosen), len(tried)
+        errors, deviations = (pooled["error"],) * n, (pooled["standard_error"],) * n
         path = PathErrors(tried, errors, deviations, compared[0].path.protocol)
         compared.append(ComparedCriterion(POOLED, path, time.perf_counter() - started, reference=True))
     return compared
