@@ -232,9 +232,16 @@ def test_an_image_has_a_heat_map_that_adds_up(tmp_path):
     assert all(group["has_patches"] == bool(space.cut().patches.get(group["number"])) for group in shown)
 
 
-def test_pictures_are_images_of_their_item(tmp_path):
+@pytest.mark.parametrize(
+    ("descriptor", "side", "sizes"),  # whole rows of six, or of four regions, with gaps of two pixels
+    [
+        ("sift+color", 40, ((4, (166, 40)), (7, (250, 40)), (16, (250, 82)))),
+        ("network", 62, ((3, (190, 62)), (7, (254, 62)), (16, (254, 254)))),
+    ],
+)
+def test_pictures_are_images_of_their_item(descriptor, side, sizes, tmp_path):
     folder = write_image_folder(tmp_path / "images", n_each=2, side=40, color=True)
-    fit = run_fit(folder, FitOptions(n_words=8, n_groups=3, folds=0))
+    fit = run_fit(folder, FitOptions(descriptor=descriptor, n_words=8, n_groups=3, folds=0))
     space = open_workspace(fit.model.save(tmp_path / "images.bagwise"), folder)
     app = make_app(space)
     status, headers, body = asyncio.run(respond(app, "GET", "/api/items/1/picture", {}, b""))
@@ -245,10 +252,10 @@ def test_pictures_are_images_of_their_item(tmp_path):
     assert asyncio.run(respond(app, "GET", "/api/items/1/picture?side=9", {}, b""))[0] == 404
     patches = [asyncio.run(respond(app, "GET", f"/api/groups/{k}/patches", {}, b"")) for k in range(3)]
     assert [status for status, _, _ in patches] == [200, 200, 200]
-    assert all(Image.open(io.BytesIO(body)).size[1] == 40 for _, _, body in patches)
+    assert all(Image.open(io.BytesIO(body)).size[1] == side for _, _, body in patches)
     assert asyncio.run(respond(app, "GET", "/api/groups/9/patches", {}, b""))[0] == 404
     cut = space.cut()
-    for shown, size in ((4, (166, 40)), (7, (250, 40)), (16, (250, 82))):  # whole rows of six, with gaps of two pixels
+    for shown, size in sizes:
         cut.patches[0] = [png(np.full((8, 8), 9, np.uint8))] * shown
         body = asyncio.run(respond(app, "GET", "/api/groups/0/patches", {}, b""))[2]
         assert Image.open(io.BytesIO(body)).size == size

@@ -64,3 +64,18 @@ def test_weights_are_spread_over_the_pixels_of_patches():
         np.testing.assert_allclose(spread_weights(height, width, patches, scale), expected, atol=1e-12)
         assert expected.sum() == pytest.approx(weights.sum())
     assert not spread_weights(3, 4, []).any()
+
+
+def test_smooth_weights_add_up_and_have_no_edges():
+    random = np.random.default_rng(0)
+    cells = [(32 * x - 32, 32 * y - 32, 96, random.normal()) for x in range(8) for y in range(8)]
+    heat = spread_weights(256, 256, cells, smooth=True)
+    np.testing.assert_allclose(heat.sum(), sum(weight for *_, weight in cells), atol=1e-9)
+    steps = np.abs(np.diff(heat, axis=0)).max() / np.abs(heat).max()
+    hard = spread_weights(256, 256, cells)
+    assert steps < 0.1 < np.abs(np.diff(hard, axis=0)).max() / np.abs(hard).max()
+    even = spread_weights(256, 256, [(*place, 1.0) for *place, _ in cells], smooth=True)[
+        112:144, 112:144
+    ]  # far from the borders
+    np.testing.assert_allclose(even, even.mean(), rtol=0.01)
+    assert not spread_weights(3, 4, [], smooth=True).any()

@@ -1,11 +1,14 @@
 """Fits with words of a pretrained network: how it is chosen, what it is compared with, files and graphs."""
 
+import dataclasses
+
+import av
 import numpy as np
 import onnxruntime
 import pytest
 from PIL import Image
 
-from bagwise import Model, open_collection
+from bagwise import BagwiseError, Model, open_collection
 from bagwise.descriptors.networks import input_size
 from bagwise.model import Assignment, export_onnx
 from bagwise.training import FitOptions, choosing, compare_criteria, run_fit
@@ -119,3 +122,37 @@ def test_pooled_features_are_compared(photographs, fit):
     assert pooled.reference
     (known,) = [one for one in fit.model.provenance["baselines"] if one["name"] == POOLED]
     assert (pooled.path.errors[0], pooled.path.standard_errors[0]) == (known["error"], known["standard_error"])
+
+
+def test_videos_are_described_by_frames(tmp_path):
+    for name, colour in (("a", 40), ("b", 200)):
+        for k in range(3):
+            write_video(tmp_path / "videos" / name / f"{k}.avi", colour + 5 * k)
+    options = {"n_words": 8, "folds": 0, "n_groups": 3, "n_jobs": 1, "descriptor": "network"}
+    model = run_fit(tmp_path / "videos", FitOptions(**options, n_frames=2)).model
+    assert model.descriptor_records[0].parameters["n_frames"] == 2
+    loaded = Model.load(model.save(tmp_path / "m.bagwise"))
+    collection = open_collection(tmp_path / "videos")
+    np.testing.assert_array_equal(loaded.predict(collection), collection.labels)
+    session = onnxruntime.InferenceSession(export_onnx(loaded, tmp_path / "m.onnx"), providers=["CPUExecutionProvider"])
+    assert [one.name for one in session.get_inputs()] == ["descriptors"]  # of all frames
+    values = loaded.descriptor.describe(collection[0].load())[0]
+    (found,) = session.run(["scores"], {"descriptors": values})
+    np.testing.assert_allclose(found, loaded.decision_function(collection[[0]]), atol=1e-4)
+    with pytest.raises(BagwiseError, match="NetworkFeatures describes videos, but the model takes images"):
+        dataclasses.replace(loaded, modality="images")
+    with pytest.raises(BagwiseError, match="The descriptor 'hog-hof' has no n_frames"):
+        run_fit(tmp_path / "videos", FitOptions(**options | {"descriptor": "hog-hof"}, n_frames=2))
+
+
+def write_video(path, colour):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("mjpeg", rate=5)
+        stream.width = stream.height = 64
+        stream.pix_fmt = "yuvj420p"
+        for k in range(4):
+            frame = np.full((64, 64, 3), colour, np.uint8)
+            frame[8 * k : 8 * k + 8] = 255 - colour
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
+        container.mux(stream.encode())

@@ -85,7 +85,7 @@ def explain(
         session.answer(explained=found.to_dict(class_name))
     _print(session, found, title, label, content, class_name or found.predicted, top)
     if html is None and loaded.modality == "images" and content is not None:
-        session.say("--html PAGE draws all patches over the image.")
+        session.say("--html PAGE draws all of them over the image.")
     if html is not None:
         from bagwise.report import write_explanation
 
@@ -150,7 +150,8 @@ def _print(session: Session, found: Any, title: str, label: str | None, content:
     elif places:
         best = sorted(places, key=lambda patch: -abs(patch.weight))[:top]
         numbers = [[f"{p.x:.0f}", f"{p.y:.0f}", f"{p.side:.0f}", f"{p.weight:+.4f}"] for p in best]
-        session.table(["patch at x", "y", "side", shown], numbers)
+        networks = any(record.name == "NetworkFeatures" for record in found.model.descriptor_records)
+        session.table([f"{'region' if networks else 'patch'} at x", "y", "side", shown], numbers)
 
 
 def _changes(found: Any) -> list[str]:

@@ -33,6 +33,7 @@ _NUMBER = re.compile(r"[-+<>]?[\d,]*\.?\d*( %)?( ± \d+\.?\d*)?")
 _UNSAFE = frozenset(["Cc", "Cf", "Cs", "Zl", "Zp"])
 # Options that have another name than their parameter.
 _RENAMED = {
+    "n_frames": "frames",
     "n_groups": "groups",
     "n_tables": "tables",
     "n_words": "words",

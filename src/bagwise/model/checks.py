@@ -23,8 +23,8 @@ def check_words(model: Model) -> None:
     """Check that the parameters of words suit the modality and the size of the vocabulary."""
     n, records, seen = model.hierarchy.n_words, model.descriptor_records, model.modality in ("images", "videos")
     for record in records:
-        if record.known.modality != model.modality:
-            described = record.known.modality
+        described = record.modality
+        if described != model.modality:
             raise BagwiseError(f"{record.name} describes {described}, but the model takes {model.modality}.")
     _check_codebooks(model, seen)
     if not seen and model.pyramid != ((1, 1),):

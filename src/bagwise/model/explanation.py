@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -33,6 +34,7 @@ __all__ = [
     "WordTerm",
     "explain",
     "patch_side",
+    "region_side",
     "sum_cells",
 ]
 
@@ -450,10 +452,19 @@ def _sides(model: Model, counts: NDArray[np.intp], height: int, width: int) -> N
             grids = [[len(starts_of(side, size, parameters["step"])) for side in shrunk] for size in sizes]
             sides.append(np.repeat(sizes, [rows * columns for rows, columns in grids]) * larger)
         elif record.name == "NetworkFeatures":  # a cell and its neighbours
-            sides.append(np.full(n, 3 * np.sqrt(height * width / max(n, 1))))
+            sides.append(np.full(n, float(region_side(height, width, n))))
         else:
             sides.append(np.full(n, patch_side(record) * larger))
     return np.concatenate(sides)
+
+
+def region_side(height: int, width: int, n: int) -> int:
+    """Return the side of a region of a network in an image that has so many: a cell of its map and its neighbours.
+
+    >>> region_side(256, 256, 64)
+    96
+    """
+    return max(1, round(3 * math.sqrt(height * width / max(n, 1))))
 
 
 def patch_side(record: DescriptorRecord) -> int:

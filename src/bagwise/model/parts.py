@@ -407,6 +407,11 @@ class DescriptorRecord:
         """The entry of the registry."""
         return DESCRIPTORS[self.name]
 
+    @property
+    def modality(self) -> str:
+        """What it describes, images or videos; a network with a number of frames: videos."""
+        return "videos" if self.parameters.get("n_frames") is not None else self.known.modality
+
     def written(self) -> dict[str, Any]:
         """Return the parameters for a file. New ones that have no effect are left out: earlier versions can read it."""
         added = self.known.added

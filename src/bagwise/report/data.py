@@ -188,6 +188,8 @@ class WordGroup:
     decides : float, default=0.0
         How much it decides, from 0: the standard deviation over items of its contribution to the score of the class
         where that is largest. Groups are sorted by it.
+    regions : bool, default=False
+        Whether `patches` are regions that a network sees, which are shown larger.
     """
 
     number: int
@@ -199,6 +201,7 @@ class WordGroup:
     vocabulary: str = ""
     name: str = ""
     decides: float = 0.0
+    regions: bool = False
 
     @property
     def title(self) -> str:

@@ -47,7 +47,13 @@ def marked_text(text: str, spans: Sequence[tuple[int, int, float]]) -> list[tupl
     return [(piece, mark) for piece, mark in [*pieces, (text[end:], 0)] if piece]
 
 
-def heat_picture(image: NDArray[Any], patches: Sequence[tuple[float, float, float, float]], side: int = _SIDE) -> bytes:
+def heat_picture(
+    image: NDArray[Any],
+    patches: Sequence[tuple[float, float, float, float]],
+    side: int = _SIDE,
+    *,
+    smooth: bool = False,
+) -> bytes:
     """Draw the weights of patches over an image in pale colours, as a PNG file. Needs ``bagwise[image]``.
 
     The weight of a patch is spread over its pixels. Pixels that add to the score are teal, those that lower it red; the
@@ -60,13 +66,15 @@ def heat_picture(image: NDArray[Any], patches: Sequence[tuple[float, float, floa
         In pixels of the image.
     side : int, default=640
         Longer side of the picture.
+    smooth : bool, default=False
+        Whether weights fade out from the centre of a patch, for a few large ones such as regions of a network.
 
     Returns
     -------
     png : bytes
     """
     height, width = image.shape[:2]
-    heat = spread_weights(height, width, patches)
+    heat = spread_weights(height, width, patches, smooth=smooth)
     grey = image if image.ndim == 2 else image.mean(axis=2)
     largest = np.quantile(np.abs(heat), _QUANTILE) or np.abs(heat).max() or 1.0
     opacity = _STRONGEST * np.minimum(np.abs(heat) / largest, 1.0)[..., np.newaxis]
@@ -79,8 +87,18 @@ def heat_picture(image: NDArray[Any], patches: Sequence[tuple[float, float, floa
     return thumbnail(np.rint(mixed).astype(np.uint8), side)
 
 
+def fades(model: Any) -> bool:
+    """Whether weights of places are drawn smoothly: those of regions of a network, see `spread_weights`."""
+    return any(record.name == "NetworkFeatures" for record in getattr(model, "descriptor_records", ()))
+
+
 def spread_weights(
-    height: int, width: int, patches: Sequence[tuple[float, float, float, float]], scale: float = 1.0
+    height: int,
+    width: int,
+    patches: Sequence[tuple[float, float, float, float]],
+    scale: float = 1.0,
+    *,
+    smooth: bool = False,
 ) -> NDArray[np.float64]:
     """Spread the weight of each patch evenly over its pixels: an array whose sum is that of the weights.
 
@@ -91,8 +109,19 @@ def spread_weights(
     patches : sequence of (x, y, side, weight)
     scale : float, default=1.0
         Pixels of the array per pixel of the patches. A patch that is smaller than a pixel covers one.
+    smooth : bool, default=False
+        Whether the weight falls linearly from the centre of a patch, to 0 at two thirds of a side from it: the sum of
+        patches on a grid has no edges then.
     """
     x, y, sides, weights = np.array(patches, np.float64).reshape(-1, 4).T
+    if smooth:
+        parts = []
+        for starts, size in ((y, height), (x, width)):
+            centres, reach = scale * (starts + sides / 2), np.maximum(2 / 3 * scale * sides, 1.0)
+            tent = np.maximum(1 - np.abs(np.arange(size)[:, np.newaxis] + 0.5 - centres) / reach, 0.0)
+            sums = tent.sum(axis=0)
+            parts.append(tent / np.where(sums > 0, sums, 1.0))
+        return (parts[0] * weights) @ parts[1].T
 
     def edges(starts: NDArray[np.float64], size: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         first, last = (np.rint(scale * at).astype(np.intp) for at in (starts, starts + sides))
@@ -143,7 +172,10 @@ def render_explanation(
     if isinstance(content, str):
         context["pieces"] = marked_text(content, places)
     elif isinstance(content, np.ndarray) and content.ndim in (2, 3) and places:
-        context |= {"picture": photograph(content, _SIDE), "heat": heat_picture(content, places)}
+        context |= {
+            "picture": photograph(content, _SIDE),
+            "heat": heat_picture(content, places, smooth=fades(explanation.model)),
+        }
     elif content is None and places and hasattr(places[0], "value"):
         context["columns"] = sorted(places, key=lambda column: -abs(column.weight))[:_N_WORDS]
     rows = rounded_sums(explanation, _N_GROUPS, shown)

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from bagwise.merging.sizes import path_sizes
 from bagwise.model import Model
 from bagwise.model.compact import groups_of
-from bagwise.model.explanation import DEFAULT_SIDE, patch_side, sum_cells
+from bagwise.model.explanation import DEFAULT_SIDE, patch_side, region_side, sum_cells
 from bagwise.model.groups import typicality, word_shares
 from bagwise.model.vectorizers import WordSample
 from bagwise.report.data import WordGroup
 from bagwise.report.icicle import Tree, TreeRow
-from bagwise.report.pictures import thumbnail
+from bagwise.report.pictures import photograph, thumbnail
 from bagwise.report.views import LIMITS
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import ItemError
@@ -39,7 +39,7 @@ N_CLASSES_SHOWN = 3
 # Limits on the patches of a report: patches per group, patches in total, pixels of a side.
 N_PATCHES = 16
 N_ALL_PATCHES = 384
-PATCH_SIDE = 48
+PATCH_SIDE, REGION_SIDE = 48, 80
 _TREE_GROUPS = 100  # of the largest cut in the hierarchy of a report
 _BATCH = 1024  # items whose contributions are in memory at a time
 
@@ -71,6 +71,7 @@ def word_groups(
     weights = class_weights(model, grouped) if model.n_groups in model.heads else None
     patches = typical_patches(model, collection, samples, order[: LIMITS.groups])
     called = model.group_names()
+    regions = any(record.name == "NetworkFeatures" for record in model.descriptor_records)
     groups = []
     for group in order.tolist():
         members = members_of[group]
@@ -93,6 +94,7 @@ def word_groups(
                 _vocabulary(model, members),
                 "" if names and group not in model.given_names else str(called[group]),
                 float(measure[group]),
+                regions,
             )
         )
     return tuple(groups)
@@ -196,12 +198,16 @@ def typical_patches(
 ) -> dict[int, list[bytes]]:
     """Cut out the patches whose descriptors are nearest to words of each group, at most one per image and vocabulary.
 
+    Where descriptors count by their length for several words, as regions of a network do, those that add most to it.
     A group of words of several vocabularies, whose distances cannot be compared, shows patches of each in turn.
     """
     wanted = set(groups.tolist())
     described = [record.parameters for record in model.descriptor_records]
     sides = [patch_side(record) for record in model.descriptor_records] or [DEFAULT_SIDE] * len(model.vocabularies)
+    networks = [record.name == "NetworkFeatures" for record in model.descriptor_records] or [False] * len(sides)
+    weighted = [one.weighted for one in model.assignment or ()] or [False] * len(sides)
     vocabulary_of = np.repeat(np.arange(len(sides)), model.vocabularies)
+    tables = np.atleast_2d(model.lookup)
     found: dict[int, list[list[tuple[float, int, NDArray[Any]]]]] = {group: [[] for _ in sides] for group in wanted}
     for number, sample in samples.items():
         words, distances, positions = sample.words[:, 0], sample.distances, sample.positions
@@ -212,20 +218,32 @@ def typical_patches(
             image = in_color(collection[number]).load(described[0].get("max_side") if described else None)
         except ItemError:  # deleted or changed since the fit
             continue
-        groups_of = np.atleast_2d(model.lookup)[:, words]
+        groups_of = tables[:, words]
+        n_of = np.bincount(vocabulary_of[words], minlength=len(sides))
         for group in wanted.intersection(groups_of.ravel().tolist()):
             own = np.flatnonzero((groups_of == group).any(axis=0))
+            added = np.where((tables[:, sample.words] == group).any(axis=0), sample.weights, 0.0).sum(axis=1)
             for vocabulary in np.unique(vocabulary_of[words[own]]).tolist():
                 mine = own[vocabulary_of[words[own]] == vocabulary]
-                best = mine[np.argmin(distances[mine])]
-                patch = _cut_out(image, positions[best], sides[vocabulary])
-                found[group][vocabulary].append((float(distances[best]), number, patch.copy()))
+                far = -added if weighted[vocabulary] else distances
+                best = mine[np.argmin(far[mine])]
+                side = sides[vocabulary]
+                if networks[vocabulary]:
+                    side = region_side(image.shape[0], image.shape[1], int(n_of[vocabulary]))
+                patch = _cut_out(image, positions[best], side)
+                found[group][vocabulary].append((float(far[best]), number, patch.copy()))
     n_each = min(N_PATCHES, N_ALL_PATCHES // len(wanted))
     shown = {}
     for group, by_vocabulary in found.items():
-        nearest = [sorted(some, key=itemgetter(0, 1)) for some in by_vocabulary]
+        nearest = [
+            [(network, patch) for *_, patch in sorted(some, key=itemgetter(0, 1))]
+            for network, some in zip(networks, by_vocabulary, strict=True)
+        ]
         turns = [entry for turn in zip_longest(*nearest) for entry in turn if entry is not None]
-        shown[group] = [thumbnail(patch, PATCH_SIDE) for *_, patch in turns[:n_each]]
+        shown[group] = [
+            photograph(patch, REGION_SIDE) if network else thumbnail(patch, PATCH_SIDE)
+            for network, patch in turns[:n_each]
+        ]
     return shown
 
 

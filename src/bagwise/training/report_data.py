@@ -185,6 +185,10 @@ def _facts(model: Model, evaluation: Evaluation | None) -> dict[str, str | int]:
         facts["Columns"] = f"measurements, each shifted to a minimum of 0{divided}"
     elif (model.term, model.norm) == ("sqrt", "l2"):
         facts["Weights of words"] = "square roots of relative frequencies"
+    soft = [one for one in model.assignment or () if one.name != "hard"]
+    if soft:
+        by_length = ", by the square of its length" if soft[0].weighted else ""
+        facts["Assignment"] = f"each descriptor counts for its {soft[0].n_neighbors} nearest words{by_length}"
     if len(model.pyramid) > 1:
         facts["Pyramid"] = ", ".join(f"{rows}x{columns}" for rows, columns in model.pyramid)
     C = model.options.get("C", model.options.get("penalty"))  # its name in files of earlier versions
@@ -197,7 +201,7 @@ def _facts(model: Model, evaluation: Evaluation | None) -> dict[str, str | int]:
 
 def _describe(record: Any) -> str:
     """Return the name of a descriptor with its main parameters."""
-    names = ("patch", "step", "cell", "max_side", "mode", "space", "features")
+    names = ("patch", "step", "cell", "layer", "side", "n_frames", "max_side", "mode", "space", "features")
     parameters = ", ".join(f"{name} {value}" for name in names if (value := record.parameters.get(name)) is not None)
     return f"{record.name}, {parameters}" if parameters else str(record.name)
 

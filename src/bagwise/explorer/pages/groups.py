@@ -29,6 +29,7 @@ from bagwise.explorer.requests import (
 from bagwise.explorer.workspace import Cut, Workspace
 from bagwise.merging.sizes import path_sizes
 from bagwise.model.groups import word_shares
+from bagwise.report.explained import fades
 from bagwise.report.icicle import TreeRow
 from bagwise.report.pictures import mosaic
 from bagwise.report.texts import clean
@@ -40,7 +41,8 @@ _SHOWN_CLASSES = 3
 _MOST_FOUND = 50
 _MOST_ROW = 2000  # groups of the lowest row of the hierarchy above the words
 _LONGEST_NUMBER = 10  # characters
-_PATCHES_ACROSS = 6
+_PATCHES_ACROSS, _PATCH_SIDE = 6, 40
+_REGIONS_ACROSS, _REGION_SIDE = 4, 62
 
 
 def routes(space: Workspace) -> list[BaseRoute]:
@@ -53,8 +55,9 @@ def routes(space: Workspace) -> list[BaseRoute]:
             found = cut.patches.get(int(request.path_params["number"]))
         if not found:
             return answer_json({"error": "This group has no patches."}, 404)
-        whole = len(found) - len(found) % _PATCHES_ACROSS  # no row with one or two patches
-        return Response(mosaic(found[: whole or None], 40, columns=_PATCHES_ACROSS), media_type="image/png")
+        side, across = (_REGION_SIDE, _REGIONS_ACROSS) if fades(cut.model) else (_PATCH_SIDE, _PATCHES_ACROSS)
+        whole = len(found) - len(found) % across  # no row with one or two patches
+        return Response(mosaic(found[: whole or None], side, columns=across), media_type="image/png")
 
     return [
         Route("/api/groups", locked(space, lambda q, _: groups(space, n(q), _query(q)))),

@@ -19,7 +19,7 @@ from bagwise.explorer.python_lines import item_lines, items_lines
 from bagwise.explorer.requests import MOST_ROWS, answer_json, maybe_number, number_or, reading, safe, size_of
 from bagwise.explorer.workspace import Cut, Workspace
 from bagwise.model.changes import Change
-from bagwise.report.explained import marked_text, spread_weights
+from bagwise.report.explained import fades, marked_text, spread_weights
 from bagwise.report.pictures import photograph
 from bagwise.report.texts import clean
 from bagwise.sources.items import Item, ItemError
@@ -326,7 +326,7 @@ def explained(cut: Cut, one: Item, label: int | None = None, *, changes: bool = 
     if model.modality == "texts":
         told["text"] = _pieces(text, places)
     elif model.modality == "images":
-        told |= _heat(places, one.load().shape)
+        told |= _heat(places, one.load().shape, fades(model))
     elif model.modality == "table":
         told["columns"] = [[clean(place.name), place.value, place.weight] for place in places]
     change = why.changes() if changes else None
@@ -376,9 +376,9 @@ def _pieces(text: str, spans: Any) -> list[list[Any]]:
     return [[clean(piece), mark] for piece, mark in [*pieces, *([("…", 0)] if len(text) > _MOST_TEXT else [])]]
 
 
-def _heat(patches: Any, shape: tuple[int, ...]) -> dict[str, Any]:
+def _heat(patches: Any, shape: tuple[int, ...], smooth: bool) -> dict[str, Any]:
     """Return the weights of patches, spread over the cells of a grid."""
     height, width = shape[:2]
     scale = _HEAT_CELLS / max(height, width)
-    heat = spread_weights(max(round(height * scale), 1), max(round(width * scale), 1), patches, scale)
+    heat = spread_weights(max(round(height * scale), 1), max(round(width * scale), 1), patches, scale, smooth=smooth)
     return {"width": width, "height": height, "heat": [[float(f"{cell:.4g}") for cell in row] for row in heat.tolist()]}
