@@ -139,6 +139,8 @@ def _held_by(path: Any) -> str | None:
 def _wrong_order(source: Any, items: Any) -> BagwiseError:
     """Return the error for two arguments of which the first is neither a model nor an index."""
     held = _held_by(items)
+    if not isinstance(source, Url) and not source.exists():
+        return BagwiseError(f"{source} does not exist. Give a model, or the items alone.")
     if held is not None:
         right = command_line("cluster", items, source) if held == "model" else command_line("cluster", items)
         return BagwiseError(f"{items} is {_a(held)}, which comes first: {right}")
