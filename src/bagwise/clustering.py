@@ -28,6 +28,7 @@ from bagwise._compat import N_JOBS, Interval, StrOptions, _fit_context
 from bagwise._utils.checks import check_integer
 from bagwise._utils.matrices import check_non_negative
 from bagwise._utils.memory import check_memory
+from bagwise._utils.text import agree
 from bagwise._utils.validation import check_array, validate_data
 from bagwise.bags import Bags
 from bagwise.bags.bags import offsets_of
@@ -36,7 +37,7 @@ from bagwise.codebooks.batches import as_batches
 from bagwise.codebooks.kmeans import distinct_rows, kmeans
 from bagwise.codebooks.manifold.learning import chi2_distances
 from bagwise.codebooks.manifold.target import LAPLACIANS, embed, neighbor_graph, typical_distance
-from bagwise.errors import BagwiseError, unknown_name
+from bagwise.errors import BagwiseError, argument, unknown_name
 from bagwise.kernels.additive import additive_kernel
 
 __all__ = ["ClusterNumbers", "ClusteredRows", "SpectralClusterer", "cluster_bags", "cluster_rows", "steadier"]
@@ -540,9 +541,8 @@ def cluster_rows(
     rows, which = _distinct(X)
     n_clusters, random = check_integer(n_clusters, "n_clusters", 1), np.random.default_rng(random_state)
     if n_clusters > len(rows):
-        raise BagwiseError(
-            f"n_clusters={n_clusters}, but there are only {len(rows)} different items. Set at most {len(rows)}."
-        )
+        few = f"there {agree(len(rows), 'is', 'are')} only {len(rows)} different {agree(len(rows), 'item', 'items')}"
+        raise BagwiseError(f"{argument('n_clusters', n_clusters)}, but {few}. Set at most {len(rows)}.")
     if labels is None:
         found = kmeans(
             rows,
@@ -622,7 +622,7 @@ def _sharpness(
     """Return the sharpness that makes the clusters of random halves most likely, matched with the clusters of all."""
     n_clusters = len(centers)
     if n_clusters == 1 or len(rows) < 4:
-        return 1.0
+        return _SHARPNESS[0]  # nothing speaks for certainty
     scores, answers = [], []
     for _ in range(_N_DRAWS):
         chosen, halves = _draw(len(rows), random)

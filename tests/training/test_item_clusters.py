@@ -173,6 +173,18 @@ def test_names_differ_and_can_be_given_and_taken_back(index):
         clusters.renamed(3, "more")
 
 
+def test_a_cluster_of_one_item_has_a_name_too():
+    X, _ = rows(30)
+    X[:, 11] = 0
+    X[0] = 0
+    X[0, 11] = 9
+    model = fitted(X, n_groups=12)[0].model
+    clusters = ItemIndex.build(model, *_items(X)).with_clusters(4, method="kmeans").clusters
+    alone = int(clusters.labels[0])
+    assert clusters.sizes[alone] == 1
+    assert clusters.names[alone] == "x11"
+
+
 def test_the_number_is_suggested_and_kept(index):
     index, _X = index
     clusters = index.with_clusters().clusters

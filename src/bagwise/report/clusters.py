@@ -32,6 +32,7 @@ _MOST_OTHERS = 3  # other stable numbers that a sentence names
 MOST_CARDS, _MOST_TERMS = 60, 6
 MOST_COLUMNS = 40  # clusters in the table of words
 _LEGEND = 12
+_UNSTABLE = 0.5  # agreement of halves below which clusters may be none
 _WIDTH, _HEIGHT, _MARGIN = 760.0, 480.0, 14.0
 _FARTHEST = 3.0  # standard deviations; the few points beyond lie on the border
 # Titles of the table, and what the shares of terms are.
@@ -167,6 +168,8 @@ def about_number_of_clusters(n: int, method: str, numbers: ClusterNumbers | None
         return said
     stable = f"{numbers.stability_of(numbers.suggested) or 0:.2f} of 1"
     said.append(f"{n} is a suggestion: the number at which halves of the items agree most about clusters ({stable}).")
+    if max(numbers.stability) < _UNSTABLE:
+        said.append("That is little: there may be no clusters.")
     others = [f"{size} ({numbers.stability_of(size) or 0:.2f})" for size in numbers.others[:_MOST_OTHERS]]
     if not others:
         return [*said, f"Choose another one by {how}."]

@@ -520,7 +520,7 @@ def _distinctive(
         smooth = 0.5 / np.maximum(sizes + others, 1) if texts else 1e-12 + inside.max(axis=1, keepdims=True) * 1e-3
         strength = inside * np.log((inside + smooth) / (outside + smooth))
     if texts:
-        strength[sums < min(_FEWEST_WITH, int(sizes.max()))] = 0
+        strength[sums < np.minimum(sizes, _FEWEST_WITH)] = 0
         strength[:, ~_may_name(model.word_names or ())] = 0
     terms = np.full((n, _N_TERMS), -1, np.int32)
     shares = np.zeros((n, _N_TERMS, 2), np.float32)
