@@ -3,6 +3,7 @@
 #   make test   install, then lint, types, import rules, tests and doctests
 #   make docs   install, then build the documentation site; prints where it is
 #   make browser   install Chromium where apt-get can, for the tests of the explorer; without it they are skipped
+#   make web    run exported graphs in ONNX Runtime Web, by Node.js; without it that test is skipped
 # While you work: make test-fast. Now and then: make properties, make fuzz, make mutants (see CONTRIBUTING.md).
 # Before a release: make check-minimum, make dist.
 PYTHON ?= python3
@@ -16,7 +17,7 @@ JOBS ?= 2
 PYTHONS ?= python3.11 python3.12 python3.13 python3.14
 comma := ,
 
-.PHONY: demo docs browser test test-fast lint types imports check properties fuzz mutants bench check-minimum dist format clean \
+.PHONY: demo docs browser web test test-fast lint types imports check properties fuzz mutants bench check-minimum dist format clean \
 	clean-cache
 
 demo: $(VENV)/.installed
@@ -31,6 +32,10 @@ docs: $(VENV)/.installed-docs
 browser:
 	@command -v chromium > /dev/null || (apt-get update -qq && apt-get install -y -qq chromium) > /dev/null \
 		|| echo "Chromium could not be installed: tests of the explorer in a browser will be skipped."
+
+web: $(VENV)/.installed-dev
+	npm install --silent --no-audit --no-fund --prefix build/web onnxruntime-web
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/model/test_onnx_web.py
 
 test: lint types imports check
 

@@ -63,7 +63,7 @@ _STARTS = (
     "os.fork",
     "pty.spawn",
 )
-_OURS = "from bagwise.sources.guarded import serve"
+_WATCHED = "import guards; guards.serve_watched()"
 
 
 class ProcessStartedError(BaseException):
@@ -71,13 +71,33 @@ class ProcessStartedError(BaseException):
 
 
 def forbid_processes():
-    """Raise an error when this process starts another, but for the guarded one that reads videos and HDF5."""
+    """Raise an error when this process starts another, but for the guarded one that reads videos and HDF5.
+
+    That one is killed by the kernel if it starts a program while it reads: hooks of Python do not see what C does.
+    """
+    from bagwise.sources import guarded
+
+    guarded._PROGRAM = _WATCHED if CAN_FORBID else guarded._PROGRAM
 
     def hook(event, arguments):
-        if event in _STARTS and not (event == "subprocess.Popen" and any(_OURS in str(a) for a in arguments[1])):
+        if event in _STARTS and not (event == "subprocess.Popen" and guarded._PROGRAM in arguments[1]):
             raise ProcessStartedError(f"{event}: {arguments[:2]!r:.200}")
 
     sys.addaudithook(hook)
+
+
+def serve_watched():
+    """Be the guarded process, without the right to start programs once its libraries are imported."""
+    from bagwise.sources import guarded
+
+    enclose = guarded._enclose
+
+    def watched(memory):
+        forbid_programs()
+        enclose(memory)
+
+    guarded._enclose = watched
+    guarded.serve()
 
 
 def open_items(paths):

@@ -382,8 +382,8 @@ MUTANTS = [
     Mutant(
         "the first baseline is not the strongest",
         "training/baselines.py",
-        '    return sorted(found, key=lambda one: float(one["error"]))\n',
-        "    return found\n",
+        'features.shape[1]))\n    return sorted(found, key=lambda one: float(one["error"]))\n',
+        "features.shape[1]))\n    return found\n",
         "training/test_baselines.py -k folds",
     ),
     Mutant(

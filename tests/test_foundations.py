@@ -11,7 +11,7 @@ import pytest
 from bagwise import BagwiseError, Hierarchy
 from bagwise._io import atomic
 from bagwise._io.atomic import write_atomically
-from bagwise._io.locks import locked
+from bagwise._io.locks import locked, take
 from bagwise._io.tensors import tensor_entries
 from bagwise._utils.memory import free_memory, parse_size, readable_size, resolve_limit
 from bagwise._utils.progress import ProgressBar
@@ -121,6 +121,26 @@ def test_a_living_writer_keeps_its_file_also_in_a_container_that_does_not_see_it
         other.write(b"again")
     with locked(path, waiting=pytest.fail):
         pass
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are no locks")
+def test_a_file_that_is_replaced_under_a_lock_stays_locked(tmp_path):
+    """Otherwise another program could change what was just written, before its writer has looked at it."""
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+
+    def is_locked():
+        with open(path, "rb") as file:
+            return not take(file.fileno())
+
+    with locked(path):
+        for content in (b"new", b"newer"):
+            with locked(path):
+                write_atomically(path, content)
+            assert is_locked()
+        write_atomically(tmp_path / "other", b"")
+    assert not is_locked()
+    assert path.read_bytes() == b"newer"
 
 
 @pytest.mark.skipif(os.name != "posix", reason="nothing is swept")

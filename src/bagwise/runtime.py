@@ -7,6 +7,9 @@ This file needs only NumPy and the standard library, so that it can be copied to
 >>> model.transform(np.zeros((2, 4)), positions=[[0.1, 0.1], [0.9, 0.9]]).shape
 (20,)
 
+Models with words of a network take images: ``model.predict_images(image)`` runs the network by ONNX Runtime, for which
+``runtime_network.py`` has to lie beside a copy of this file.
+
 Features equal those of `bagwise.Model` up to rounding. Nearest words are found in float32: where squared distances to
 two words differ by about a millionth of the squared lengths, a count may move from one word to the other.
 """
@@ -15,6 +18,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import importlib
 import itertools
 import json
 import math
@@ -35,8 +39,9 @@ ABOUT = ("kind", "schema", "library", "items", "criterion", "descriptor", "token
 # Members of headers of schema 2, and what they are where they are missing.
 OPTIONAL: dict[str, Any] = {"term": "count", "norm": None, "vocabularies": None, "weight_range": None}
 OPTIONAL |= {"calibration": None, "group_names": None, "flattened": None, "unedited": None, "assignment": None}
+OPTIONAL |= {"network": None}
 UNUSED = ("edits", "unedited_", "statistics")  # names of arrays that only the library reads, and checks, begin so
-TYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8", "U8": "|u1", "U16": "<u2", "I8": "|i1"}
+TYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8", "U8": "|u1", "U16": "<u2", "I8": "|i1", "F16": "<f2"}
 SUM = "crc32."  # names of checksums in the metadata begin so
 # Bits of hashes of words, of which files have the lower ones; codes of weights; the default of token_pattern.
 HASH_BITS, LOW_BITS, N_WEIGHTS, PATTERN = 24, 16, 256, r"(?u)\b\w\w+\b"
@@ -45,6 +50,7 @@ TOKENIZER = {"analyzer", "binary", "lowercase", "ngram_range", "stop_words", "st
 # words, if there are several cells; words; vocabularies; tables.
 MOST_HEADER, MOST_CELLS, MOST_GROUPS, MOST_TABLE, MOST_WORDS = 1 << 22, 1 << 10, 1 << 20, 1 << 25, (1 << 31) - 1
 MOST_VOCABULARIES = MOST_TABLES = 16
+NETWORK_SIZES = (2_939_120, 3_350_000)  # numbers of an embedded network, without and with its last convolution
 ASSIGNMENTS, MOST_NEIGHBORS = ("hard", "localized"), 1000  # how descriptors are assigned to words; most words of one
 MOST_PARTS = 1 << 20  # signs in a header that begin a value, or look so: these take memory
 DEEPEST, LONGEST_NAME = 64, 10_000  # lists and objects inside each other in a header; characters of a class
@@ -59,14 +65,16 @@ class ModelFileError(ValueError):
     """Raised for files that are not valid models, and for input that does not fit a model."""
 
 
-def load(source: Any, *, trust_pattern: bool = False) -> RuntimeModel:
+def load(source: Any, *, trust_pattern: bool = False, network: Any = None) -> RuntimeModel:
     """Read a model from a path or from the bytes of a file: checked, memory-mapped, without running code.
 
-    A ``token_pattern`` that may take very long for some texts is refused, unless `trust_pattern` is true.
+    A ``token_pattern`` that may take very long for some texts is refused, unless `trust_pattern` is true. `network` is
+    what describes images where the file does not hold it: the path of an ONNX file, or of a model that holds it, or its
+    tensors by name. No path in a file is ever opened.
     """
     header, tensors = read_model_file(source)
     try:
-        model = RuntimeModel(header, tensors)
+        model = RuntimeModel(header, tensors, network)
         if header["items"] == "texts" and not trust_pattern:
             check_pattern(header["tokenizer"])
         return model
@@ -86,7 +94,9 @@ class RuntimeModel:
         Number of groups: features per cell of the pyramid.
     """
 
-    def __init__(self, header: dict[str, Any], tensors: dict[str, np.ndarray]) -> None:
+    def __init__(self, header: dict[str, Any], tensors: dict[str, np.ndarray], network: Any = None) -> None:
+        self._network: Any = tensors.get("network") if network is None else network
+        self._running: Any = None
         self.header, self.classes, self.n_groups = header, header["classes"], header["n_words"]
         self._d, self._merges = header["vocabulary_size"], tensors["merges"]
         self._sizes = header["vocabularies"] or [self._d]
@@ -187,6 +197,46 @@ class RuntimeModel:
         _check(values.ndim in (1, 2) and values.shape[-1] == d, f"Counts need {d} columns; got shape {values.shape}.")
         rows = self._features(values.reshape(-1, d))
         return rows if values.ndim == 2 else rows[0]
+
+    def describe_image(self, image: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return descriptors and positions of an image, uint8 of shape (height, width, 3) in RGB, or grey.
+
+        For models with words of a network alone. Needs ONNX Runtime; the network is opened for the first image.
+        """
+        if self._running is None:
+            self._running = self._open_network()
+        try:
+            found: tuple[np.ndarray, np.ndarray] = self._running.describe(image)
+            return found
+        except ValueError as error:
+            raise ModelFileError(str(error)) from error
+
+    def transform_images(self, images: Any) -> np.ndarray:
+        """Turn an image, or a list of images, into features; see `describe_image`."""
+        if not isinstance(images, (list, tuple)):
+            return self.transform(*self.describe_image(images))
+        rows = [self.transform(*self.describe_image(image)) for image in images]
+        return np.stack(rows) if rows else np.empty((0, self._n_features), np.float32)
+
+    def predict_images(self, images: Any) -> Any:
+        """Return the class of an image, or an array of classes for a list; see `describe_image`."""
+        return np.array(self.classes)[self.scores(self.transform_images(images)).argmax(axis=-1)]
+
+    def _open_network(self) -> Any:
+        known, given = self.header["descriptor"], self._network
+        about = known.get("parameters") if isinstance(known, dict) and known.get("name") == "NetworkFeatures" else None
+        own = isinstance(about, dict) and {"network", "layer", "side", "mean", "std"} <= about.keys()
+        images = self.header["items"] == "images"
+        _check(own and images, "This model has no words of a network alone. Use transform, from descriptors on.")
+        _check(given is not None, "This model does not hold its network. Name it: load(model, network=...).")
+        if isinstance(given, (str, os.PathLike)) and _is_safetensors(given):
+            given = read_model_file(given)[1].get("network")
+            _check(given is not None, f"{self._network} does not hold a network.")
+        try:
+            beside = importlib.import_module(f"{__package__}.runtime_network" if __package__ else "runtime_network")
+            return beside.Runner(about, given)
+        except (ValueError, TypeError, OSError, AttributeError) as error:
+            raise ModelFileError(f"The network of this model cannot be used: {error}") from error
 
     def transform_texts(self, texts: Any) -> np.ndarray:
         """Turn a text, or a list of texts, into features, as `transform_counts` does with the counts of its words."""
@@ -505,8 +555,8 @@ def split_text(text: str, options: dict[str, Any]) -> list[str]:
 def check_sizes(tensors: dict[str, np.ndarray]) -> None:
     """Raise an error for weights and heads beyond all use, and for words whose squares do not fit in float32."""
     for name, array in tensors.items():
-        if name.startswith(("codebook", "column", "word_weights", "head")):
-            most = LARGEST if name.startswith("codebook") else 1e37
+        if name.startswith(("codebook", "column", "word_weights", "head", "network")):
+            most = LARGEST if name.startswith("codebook") else 1e37 if name != "network" else 65_505
             _check(np.all(np.abs(array) < most), f"its {name!s:.50} must be numbers below {most:g}.")
 
 
@@ -690,6 +740,12 @@ def _check_layout(header: dict[str, Any], forms: dict[str, tuple[str, tuple[int,
     for name, shape in matrices.items():
         int8 = header["schema"] > 2 and forms.get(name, [""])[0] == "|i1"
         wanted |= {name: ("|i1", shape), scale_name(name): ("<f4", shape[:1])} if int8 else {name: ("<f4", shape)}
+    copied = header["network"]
+    fit = isinstance(copied, dict) and copied.keys() == {"name", "notice"} and how is not None
+    _check(copied is None or (fit and all(isinstance(one, str) for one in copied.values())), "its network cannot be.")
+    if copied is not None:
+        n_numbers = NETWORK_SIZES[lengths.get("network") == NETWORK_SIZES[1]]
+        wanted["network"] = "<f2", (n_numbers,)
     optional: dict[str, Any] = {"word_totals": ("<f8", (d,))}
     span = header["weight_range"]
     ratio = isinstance(span, list) and len(span) == 2 and all(isinstance(end, float) for end in span)
@@ -710,6 +766,12 @@ def _check_layout(header: dict[str, Any], forms: dict[str, tuple[str, tuple[int,
     for name in sorted(forms.keys() | wanted.keys()):
         found, right = forms.get(name), wanted.get(name)
         _check(found == right, f"its array {name!r:.50} is {found}, expected {right}.")
+
+
+def _is_safetensors(path: Any) -> bool:
+    """Whether a file begins as safetensors do; ONNX files do not."""
+    with open(path, "rb") as file:
+        return file.read(9)[8:] == b"{"
 
 
 def _decoded(text: str | bytes) -> dict[str, Any]:

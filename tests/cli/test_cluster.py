@@ -166,6 +166,7 @@ def test_what_is_wrong_is_told(clustered, posts, tmp_path):
         ((posts, "--method", "means", *new), "Unknown --method"),
         ((posts, "--method", "manifold", "-c", 2, *new), "texts have words already"),
         ((posts, "--model-out", model), "exists already"),
+        ((posts, "--network", "n.onnx"), "--network is for a model"),
     ):
         said = bagwise("cluster", *arguments, code=1)
         assert part in said, said

@@ -1,5 +1,6 @@
 import ast
 import json
+import os
 import re
 import signal
 import subprocess
@@ -172,6 +173,26 @@ sys.meta_path.insert(0, Interrupt())
         told = json.loads(output)
         check_output(told)
         assert told["exit_code"] == 130
+
+
+def test_an_interrupt_inside_of_exec_gives_the_exit_code(tmp_path):
+    """Python would end a module (``-m``) by the signal: SciPy imports its modules by ``exec``."""
+    (tmp_path / "started.py").write_text("""
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == "bagwise.training.options":
+            exec("signal.raise_signal(signal.SIGINT)", {"signal": signal})
+sys.meta_path.insert(0, Interrupt())
+from bagwise.cli import main
+main()
+""")
+    command = [sys.executable, "-m", "started", "fit", "gone"]
+    environment = {**os.environ, "PYTHONPATH": str(SOURCES)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "Error: Interrupted; no partial files are left.\n"
 
 
 def test_tables_align_numbers_and_escape_names():

@@ -14,6 +14,7 @@ from bagwise.descriptors import NetworkFeatures, network_files, networks
 from bagwise.descriptors.base import settings_of
 from bagwise.descriptors.networks import input_size
 from bagwise.model.parts import DescriptorRecord
+from bagwise.runtime_network import NetworkError
 
 STRIDE, WIDTH = 8, 5
 MEAN, STD = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
@@ -332,10 +333,10 @@ def test_places_of_weights_are_checked(with_weights, key, value, reason):
 
 
 def test_sizes_are_looked_at_before_anything_is_read(with_weights, monkeypatch):
-    monkeypatch.setattr(network_files, "_MOST_BYTES", 100)
+    monkeypatch.setattr(network_files, "MOST_BYTES", 100)
     with pytest.raises(BagwiseError, match=r"takes .* at most 100 bytes are read"):
         NetworkFeatures(with_weights).fit()
-    monkeypatch.setattr(network_files, "_MOST_BYTES", os.path.getsize(with_weights) + 10)
+    monkeypatch.setattr(network_files, "MOST_BYTES", os.path.getsize(with_weights) + 10)
     with pytest.raises(BagwiseError, match="it, with its weights, takes"):
         NetworkFeatures(with_weights).fit()
 
@@ -406,7 +407,7 @@ def test_a_network_that_fails_on_some_sizes_says_so(saved):
     path = saved(network("tokens"))
     described = NetworkFeatures(path, side=64)
     opened = described._open()
-    with pytest.raises(BagwiseError, match="gave 7 tokens for an input of 64 x 64 pixels; expected 0 and 8 x 8"):
+    with pytest.raises(NetworkError, match="gave 7 tokens for an input of 64 x 64 pixels; expected 0 and 8 x 8"):
         opened.layout.vectors(np.zeros((1, 7, 3)), 64, 64)
 
     class Failing:

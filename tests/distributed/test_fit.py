@@ -7,10 +7,12 @@ import signal
 import time
 
 import numpy as np
+import onnx
 import pytest
 from dask import config
 from dask.utils import parse_timedelta
 from distributed import Client, Future, LocalCluster
+from onnx import helper, numpy_helper
 
 from bagwise import BagwiseError, Model, fit_model
 from bagwise.distributed import connected, executors
@@ -64,6 +66,26 @@ def test_a_cluster_gives_the_same_bytes(client, sources, in_memory, name, tmp_pa
     assert saved(found.model, tmp_path) == saved(in_memory[name].model, tmp_path)
     assert ("Counting words", len(found.data.collection), len(found.data.collection)) in told
     assert found.timings.keys() == in_memory[name].timings.keys() or name == "table"
+
+
+def test_workers_open_the_network_of_a_file(client, tmp_path):
+    """Sessions are not pickled; workers read the file that was named, and models hold its hash alone."""
+    photographs = write_image_folder(tmp_path / "photographs", color=True, side=72)
+    random = np.random.default_rng(0)
+    weights = numpy_helper.from_array(random.normal(size=(6, 3, 16, 16)).astype(np.float32) / 16, "weights")
+    node = helper.make_node("Conv", ["image", "weights"], ["map"], kernel_shape=[16, 16], strides=[16, 16])
+    values = [helper.make_tensor_value_info(*one) for one in (("image", 1, ["N", 3, "H", "W"]), ("map", 1, None))]
+    graph = helper.make_graph([node], "test", values[:1], values[1:], [weights])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "n.onnx")
+    given = {"n_words": 12, "n_groups": 4, "folds": 2, "n_jobs": 1, "partition": 5}
+    for name in ("network", f"network:{tmp_path / 'n.onnx'}"):
+        chosen = FitOptions(descriptor=name, **given)
+        expected, found = run_fit(photographs, chosen), run_fit(photographs, chosen, client=client)
+        assert saved(found.model, tmp_path) == saved(expected.model, tmp_path)
+        np.testing.assert_array_equal(found.data.pooled, expected.data.pooled)
+    loaded = Model.load(expected.model.save(tmp_path / "m.bagwise"), network=tmp_path / "n.onnx")
+    counted = evaluate_model(loaded, photographs, client=client, n_jobs=1)
+    np.testing.assert_array_equal(counted.errors, evaluate_model(loaded, photographs, n_jobs=1).errors)
 
 
 @pytest.mark.parametrize("name", JOBS)

@@ -1,5 +1,9 @@
-"""The explorer is killed while it saves edits: no edit that it acknowledged is lost. Part of `make stress`."""
+"""The explorer is killed while it saves edits: no edit that it acknowledged is lost.
 
+Part of `make stress`; in the environment, KILLS=1000 kills it more often.
+"""
+
+import contextlib
 import http.client
 import json
 import os
@@ -18,7 +22,7 @@ from bagwise.training import ItemIndex
 from commands import SOURCES
 
 pytestmark = [pytest.mark.slow, pytest.mark.stress]
-KILLS = 100
+KILLS = int(os.environ.get("KILLS", "100"))
 # When a process is killed: after so many edits, and so many seconds, which are about those of one more edit.
 MOST_EDITS, MOST_SECONDS = 6, 0.1
 
@@ -38,6 +42,10 @@ class Client:
         cookie = self.answer("GET", f"/?{parts.query}").headers["set-cookie"].split(";")[0]
         self.headers = {"Cookie": cookie, "Origin": f"http://{parts.netloc}"}
         self.revision = 0
+
+    def close(self):
+        """End the connection."""
+        self.connection.close()
 
     def answer(self, method, path, body=None, headers=None):
         self.connection.request(method, path, body, headers or {})
@@ -65,7 +73,12 @@ def killed_while_editing(path, chance, number):
     command = [sys.executable, "-m", "bagwise", "explore", str(path), "--no-open"]
     environment = {**os.environ, "PYTHONPATH": str(SOURCES)}
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
-    client = Client(re.search(r"http\S+", server.stdout.readline())[0])
+    with contextlib.closing(Client(re.search(r"http\S+", server.stdout.readline())[0])) as client:
+        return edited_until_killed(server, client, chance, number)
+
+
+def edited_until_killed(server, client, chance, number):
+    """Edit until the explorer is killed, which the first edits of a client bring about."""
     last, end = chance.randrange(MOST_EDITS), threading.Timer(chance.uniform(0, MOST_SECONDS), server.kill)
     made, edit = [], None
     try:

@@ -2,11 +2,14 @@
 
 import csv
 import json
+import os
 
 import numpy as np
 import pytest
 
 from bagwise import Model
+from bagwise._io.locks import take
+from bagwise.cli import groups
 from bagwise.runtime import load
 from commands import as_json, bagwise
 from small_sources import WORDS, write_records
@@ -151,3 +154,20 @@ def test_lists_of_other_cuts_and_in_other_encodings_give_no_names(news, tmp_path
         csv.writer(file).writerows(renamed)
     bagwise("groups", news, "--rename", tmp_path / "words.csv", *named)
     assert Model.load(tmp_path / "named").given_names == {largest: "things"}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are no locks")
+def test_a_model_that_is_renamed_in_its_place_is_locked_from_loading_on(news, tmp_path, monkeypatch):
+    """An edit that the explorer saved between loading and saving would be undone."""
+    path = tmp_path / "m"
+    path.write_bytes(news.read_bytes())
+    load_model = groups.load_model
+
+    def load_locked(place):
+        with open(place, "rb") as file:
+            assert not take(file.fileno())
+        return load_model(place)
+
+    monkeypatch.setattr(groups, "load_model", load_locked)
+    bagwise("groups", path, "--rename", "0=first", "--force")
+    assert Model.load(path).given_names == {0: "first"}

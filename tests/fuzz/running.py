@@ -25,6 +25,7 @@ from pathlib import Path
 import guards
 from bagwise.errors import BagwiseError
 from bagwise.runtime import ModelFileError
+from bagwise.sources import guarded
 from fuzz.mutations import mutated
 from fuzz.targets import TARGETS
 
@@ -47,7 +48,7 @@ class Tally:
     crashes: list[int] = field(default_factory=list)
     hangs: list[int] = field(default_factory=list)
     processes: list[int] = field(default_factory=list)  # inputs that started a program
-    sockets: list[int] = field(default_factory=list)  # inputs that opened a socket
+    sockets: list[int] = field(default_factory=list)  # inputs that opened a socket, or a program in the guarded process
     slowest: float = 0.0
     slowest_input: int = -1
     growth: int = 0  # of the process by one input, bytes
@@ -85,17 +86,18 @@ def _work(jobs, folder, said):
     """
     warnings.simplefilter("ignore")
     os.setpgrp()
-    guarded = alone = False
+    watched = alone = False
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for name, first, last in jobs:
         target, corpus = TARGETS[name], corpus_of(name, folder / name)
         for content in corpus[:3]:  # compiles and imports what loading needs
             _use(target, folder, content, (Exception,))
-        if not guarded:
+        if not watched:
+            guarded._end_all()  # that of these files has no guards
             guards.forbid_processes()
             if guards.CAN_FORBID:
                 guards.forbid_sockets()
-            guarded = True
+            watched = True
         if guards.CAN_FORBID and not target.helped and not alone:
             guards.forbid_programs()
             alone = True
@@ -123,7 +125,7 @@ def _use(target, folder, content, expected):
     try:
         target.use(path)
     except expected as error:
-        # the process that reads for this one was killed as it opened a socket
+        # the process that reads for this one was killed as it opened a socket, or started a program
         return "socket" if "SIGSYS" in str(error) else "refused"
     except guards.ProcessStartedError:
         return "process"

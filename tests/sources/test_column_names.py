@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from bagwise import BagwiseError, fit_model, open_collection
+from bagwise.sources import open_records
 from bagwise.sources.columns import FewValues, chosen_column, usual_column
 from bagwise.training import evaluate_model, plan_fit
 
@@ -95,6 +96,20 @@ def test_tables_of_numbers(tmp_path, kind):
         (note,) = opened(tmp_path, kind, {**measured, name: [k % 3 for k in range(40)]}).notes
         assert note.endswith(f"If {name!r} holds the labels: label={name!r}")
     assert opened(tmp_path, kind, measured).notes == ()
+
+
+def test_advice_on_a_column_of_texts_is_what_the_format_takes(tmp_path):
+    columns = {"Category": KINDS, "Message": TEXTS}
+    with pytest.raises(BagwiseError, match=r"choose them by text='Message'; if it is the label"):
+        opened(tmp_path, "a.csv", columns)
+    with pytest.raises(BagwiseError, match=r"label='Message'; texts to learn from are read from \.csv, .* data frames"):
+        opened(tmp_path, "a.parquet", columns)
+    lines = "If the first line of the file is a record already"
+    with pytest.raises(BagwiseError, match=r"named text, body, .* 'Message'\. Choose by text=") as told:
+        fit_model(opened(tmp_path, "a.jsonl", columns))
+    assert lines not in str(told.value)
+    with pytest.raises(BagwiseError, match=lines):
+        open_records(tmp_path / "a.csv")
 
 
 def test_counts_of_words_are_not_proposed(tmp_path):

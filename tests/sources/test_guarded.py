@@ -16,6 +16,8 @@ from small_sources import write_image_folder
 from sources.test_videos import write_video
 
 MEMORY = 1 << 28
+# A frame of one pixel.
+GIF_FRAME = b"\1\0\1\0\x80\0\0\0\0\0\xff\xff\xff,\0\0\0\0\1\0\1\0\0\2\2D\1\0;"
 
 
 @pytest.fixture(autouse=True)
@@ -43,6 +45,7 @@ def test_it_reaches_nothing_but_the_file(content):
     [(header, payload)] = read("tries", content)
     assert payload == b"content"
     assert header["came"] == dict.fromkeys(("file", "socket", "process", "pipe"), "OSError")
+    assert header["program"] != 0
 
 
 def test_it_is_used_again_until_it_fails(content):
@@ -194,7 +197,9 @@ def test_the_guard_of_processes_works():
     assert "ProcessStartedError: subprocess.Popen" in done.stderr
 
 
-def test_what_is_no_container_of_frames_says_which_are(tmp_path):
-    (tmp_path / "v.avi").write_bytes(hostile_media.SDP)
+@pytest.mark.parametrize("content", [hostile_media.SDP, b"GIF89a" + GIF_FRAME], ids=["sdp", "gif"])
+def test_what_is_no_container_of_frames_says_which_are(content, tmp_path):
+    """FFmpeg reads hundreds of formats, such as images."""
+    (tmp_path / "v.avi").write_bytes(content)
     with pytest.raises(BagwiseError, match=r"not a video: .*Containers that are read: AVI, Matroska, WebM, MP4"):
         open_collection(tmp_path / "v.avi")[0].load()

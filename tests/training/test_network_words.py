@@ -8,7 +8,7 @@ from PIL import Image
 from bagwise import Model, open_collection
 from bagwise.descriptors.networks import input_size
 from bagwise.model import Assignment, export_onnx
-from bagwise.training import FitOptions, choosing, run_fit
+from bagwise.training import FitOptions, choosing, compare_criteria, run_fit
 from bagwise.training.baselines import POOLED
 from small_sources import write_image_folder
 
@@ -111,3 +111,11 @@ def test_small_images_without_classes_are_decided_by_their_size(tmp_path, side, 
     options, _, notes = choosing.choose_descriptor(FitOptions(), collection)
     assert options.descriptor == descriptor
     assert f"{side} pixels" in notes[0]
+
+
+def test_pooled_features_are_compared(photographs, fit):
+    compared = compare_criteria(photographs, ["aib"], sizes=[4], references=True, **SMALL)
+    (pooled,) = [one for one in compared if one.name == POOLED]
+    assert pooled.reference
+    (known,) = [one for one in fit.model.provenance["baselines"] if one["name"] == POOLED]
+    assert (pooled.path.errors[0], pooled.path.standard_errors[0]) == (known["error"], known["standard_error"])

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from bagwise._io.locks import give_up, take
+from bagwise._io.locks import give_up, hand_over, take
 from bagwise.errors import BagwiseError, argument
 
 # Characters of a file's name that the name of its unfinished successor begins with: names are at most 255 bytes long.
@@ -58,7 +58,7 @@ def open_atomically(path: str | os.PathLike[str], *, lasting: bool = True, priva
             os.fsync(file.fileno())
             if os.name == "posix":  # others cannot rename an open file, and have no locks
                 os.replace(temporary, target)
-                give_up(file.fileno())
+                hand_over(file.fileno(), target)
         if os.name != "posix":
             os.replace(temporary, target)
         if lasting:

@@ -16,7 +16,7 @@ try:
 except ImportError:  # not on Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["give_up", "locked", "take"]
+__all__ = ["give_up", "hand_over", "locked", "take"]
 
 _held = threading.local()
 
@@ -27,9 +27,9 @@ def locked(
 ) -> Iterator[None]:
     """Keep other processes and threads that lock a file from replacing it, until the block ends; readers go on.
 
-    The existing file itself is locked, so a process that is killed leaves nothing behind. In the block it may be
-    replaced once. A file that does not exist is not locked. Blocks for the same file may be nested. Windows has no such
-    locks.
+    The existing file itself is locked, so a process that is killed leaves nothing behind. If it is replaced in the
+    block (`open_atomically`), the new file is locked up to its end as well. A file that does not exist is not locked.
+    Blocks for the same file may be nested. Windows has no such locks.
 
     Parameters
     ----------
@@ -40,16 +40,18 @@ def locked(
         Called once if another process has the lock, before waiting for it.
     """
     target = os.path.realpath(path)
-    names: set[str] = _held.__dict__.setdefault("names", set())
-    file = None if fcntl is None or target in names else _lock(target, required, waiting)
+    held: dict[str, list[int]] = _held.__dict__.setdefault("files", {})
+    file = None if fcntl is None or target in held else _lock(target, required, waiting)
     if file is None:
         yield
         return
-    names.add(target)
+    held[target] = []  # descriptors of what replaced it
     try:
         yield
     finally:
-        names.discard(target)
+        for descriptor in held.pop(target):
+            give_up(descriptor)
+            os.close(descriptor)
         file.close()
 
 
@@ -72,6 +74,16 @@ def give_up(descriptor: int) -> None:
     if fcntl is not None:
         with suppress(OSError):  # the file system has no locks
             fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+def hand_over(descriptor: int, path: str | os.PathLike[str]) -> None:
+    """Leave the lock of an open file, which replaced `path`, to the block of `locked` for it, or end it without one."""
+    held: dict[str, list[int]] = _held.__dict__.get("files", {})
+    target = os.path.realpath(path)
+    if target in held:
+        held[target].append(os.dup(descriptor))
+    else:
+        give_up(descriptor)
 
 
 def _lock(target: str, required: bool, waiting: Callable[[], None] | None) -> BinaryIO | None:

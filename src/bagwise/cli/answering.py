@@ -16,7 +16,7 @@ import typer
 from bagwise._io.atomic import open_atomically
 from bagwise._utils.extras import require
 from bagwise._utils.text import how_many
-from bagwise.cli.options import READ_OPTIONS, Force, QueryText, Raw, Row, command, fit_options, source_path
+from bagwise.cli.options import READ_OPTIONS, Force, Network, QueryText, Raw, Row, command, fit_options, source_path
 from bagwise.cli.outputs import CsvWriter, check_outputs, encodable
 from bagwise.cli.printing import percent, shortened
 from bagwise.cli.session import Session
@@ -60,6 +60,7 @@ def predict(
     ] = None,
     raw: Raw = False,
     groups: Groups = None,
+    network: Network = None,
     force: Force = False,
     **options: Any,
 ) -> None:
@@ -74,7 +75,7 @@ def predict(
     to_file = out is not None and out != _STANDARD_OUTPUT
     if to_file:
         check_outputs([out], force)
-    chosen = with_classifier(load_model(model), groups)
+    chosen = with_classifier(load_model(model, network), groups)
     counts: Counter[str] = Counter()
     kept: list[dict[str, Any]] = []  # for one JSON object
     names = _COLUMNS if chosen.n_groups in chosen.calibration else _COLUMNS[:-1]

@@ -12,7 +12,17 @@ import typer
 from bagwise._io.storage import Url, absolute
 from bagwise._utils.extras import require
 from bagwise._utils.text import agree, how_many
-from bagwise.cli.options import FIT_OPTIONS, READ_OPTIONS, Force, MapMethod, Raw, command, fit_options, source_path
+from bagwise.cli.options import (
+    FIT_OPTIONS,
+    READ_OPTIONS,
+    Force,
+    MapMethod,
+    Network,
+    Raw,
+    command,
+    fit_options,
+    source_path,
+)
 from bagwise.cli.outputs import (
     FitOutputs,
     check_outputs,
@@ -91,6 +101,7 @@ def cluster(
     report: Annotated[bool, typer.Option(help="Write NAME.report.html beside the model.")] = True,
     index: Annotated[bool, typer.Option(help="Write NAME.index beside the model.")] = True,
     map_method: MapMethod = "spectral",
+    network: Network = None,
     raw: Raw = False,
     force: Force = False,
     **options: Any,
@@ -108,6 +119,10 @@ def cluster(
     if assign is None and fitted is None:
         if items is not None:
             raise _wrong_order(source, items)
+        if network is not None:
+            raise BagwiseError(
+                f"--network is for a model that was fitted with it. To learn words of it: --descriptor network:{network}"
+            )
         chosen = fit_options(options, n_groups=groups)
         base = output_file(model_out, Path(f"{name_of_source(source)}.bagwise"))
         outputs = FitOutputs(base, report=report, index=index, markdown=None)
@@ -116,11 +131,12 @@ def cluster(
     _check_fitted(source if assign is None else assign, items, assign, groups, model_out, options)
     chosen = fit_options({name: value for name, value in options.items() if name in READ_OPTIONS})
     if assign is not None:
-        _assign(session, assign, source, chosen, tables)
+        _assign(session, assign, source, network, chosen, tables)
     elif items is None:
         _cluster_index(session, source, n_clusters, method, options["random_state"] or 0, map_method, tables, force)
     else:
-        _cluster_by_model(session, source, items, chosen, n_clusters, method, options["random_state"] or 0, tables)
+        how = (n_clusters, method, options["random_state"] or 0)
+        _cluster_by_model(session, load_model(source, network), source, items, chosen, how, tables)
 
 
 def _held_by(path: Any) -> str | None:
@@ -276,28 +292,27 @@ def _cluster_index(
 
 def _cluster_by_model(
     session: Session,
+    model: Any,
     path: Any,
     source: Any,
     options: Any,
-    n_clusters: int | None,
-    method: str,
-    seed: int,
+    how: tuple[int | None, str, int],
     tables: tuple[Any, ...],
 ) -> None:
     """Cluster the items of a source by the groups of a model."""
     from bagwise.training import ItemIndex
 
+    n_clusters, method, seed = how
     if method == "manifold":
         raise BagwiseError(
             "--method manifold learns words of its own, but the model has words already. Give the items alone: "
             f"{command_line('cluster', source, '--method', 'manifold', '-c', n_clusters or 'N')}"
         )
-    model = load_model(path)
     collection, histograms = counted(session, model, source, options)
     place = {"source": absolute(source), "options": options}
     made = ItemIndex.build(model, collection, histograms, by="groups", **place)
-    how: dict[str, Any] = {"random_state": seed, "n_jobs": -1, "progress": session.progress}
-    made = made.with_clusters(n_clusters, method=method, histograms=histograms, **how)
+    running: dict[str, Any] = {"random_state": seed, "n_jobs": -1, "progress": session.progress}
+    made = made.with_clusters(n_clusters, method=method, histograms=histograms, **running)
     assert made.clusters is not None
     made = replace(made, clusters=made.clusters.compared_with(made.labels))
     session.progress.clear()
@@ -306,13 +321,13 @@ def _cluster_by_model(
     _write_tables(session, made, tables)
 
 
-def _assign(session: Session, path: Path, source: Any, options: Any, tables: tuple[Any, ...]) -> None:
+def _assign(session: Session, path: Path, source: Any, network: Any, options: Any, tables: tuple[Any, ...]) -> None:
     """Give the items of a source to the clusters of an index."""
     from bagwise.training import ItemIndex
     from bagwise.training.clustering import assigned
     from bagwise.training.items import first_labels
 
-    index = ItemIndex.load(path)
+    index = ItemIndex.load(path, network=network)
     if index.clusters is None:
         raise BagwiseError(f"{path} has no clusters. Make them by: {command_line('cluster', path)}")
     collection, histograms = counted(session, index.model, source, options)

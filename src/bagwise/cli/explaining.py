@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from bagwise.cli.answering import AnyModelPath, Groups, check_texts, row_of
-from bagwise.cli.options import READ_OPTIONS, Force, Row, command, fit_options, source_path
+from bagwise.cli.options import READ_OPTIONS, Force, Network, Row, command, fit_options, source_path
 from bagwise.cli.outputs import check_page
 from bagwise.cli.printing import percent, printable, shortened
 from bagwise.cli.session import Session
@@ -46,6 +46,7 @@ def explain(
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="Groups, and words or columns, that are listed.")] = 10,
     groups: Groups = None,
+    network: Network = None,
     html: Annotated[Path | None, typer.Option(help="Write an HTML page.", metavar="PAGE")] = None,
     force: Force = False,
     **options: Any,
@@ -60,7 +61,7 @@ def explain(
         raise BagwiseError("Give one item: a file, a source with --item or --row, or --query-text for a text.")
     if query_text is not None and (item is not None or row is not None):
         raise BagwiseError("--query-text is an item by itself. Leave out --item and --row.")
-    loaded = with_classifier(load_model(model), groups)
+    loaded = with_classifier(load_model(model, network), groups)
     if class_name is not None and class_name not in loaded.classes:
         raise unknown_name("--class", class_name, loaded.classes)
     title: str

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from bagwise.cli.options import READ_OPTIONS, command, fit_options, source_path
-from bagwise.cli.session import Session
+from bagwise.cli.options import READ_OPTIONS, Network, command, fit_options, source_path
+from bagwise.cli.session import Session, Terminated
 
 __all__ = ["explore"]
 
@@ -28,6 +28,7 @@ def explore(
             metavar="OTHER", help="A second model or index, to compare on the same items.", show_default=False
         ),
     ] = None,
+    network: Network = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 (default): any free one.")] = 0,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     read_only: Annotated[bool, typer.Option("--read-only", help="Refuse edits of the model.")] = False,
@@ -42,7 +43,7 @@ def explore(
     from bagwise.explorer import Server, open_other, open_workspace
 
     told: dict[str, Any] = {"progress": session.progress, "note": session.note}
-    space = open_workspace(path, source, fit_options(options), read_only=read_only, **told)
+    space = open_workspace(path, source, fit_options(options), read_only=read_only, network=network, **told)
     if compare is not None:
         space.other = open_other(space, compare, fit_options(options), **told)
     session.progress.clear()
@@ -64,7 +65,7 @@ def explore(
 
     try:
         server.run(started)
-    except KeyboardInterrupt as error:
-        if type(error) is not KeyboardInterrupt:  # SIGTERM
-            raise
+    except Terminated:
+        raise
+    except KeyboardInterrupt:
         session.say("Stopped.")

@@ -10,7 +10,7 @@ import typer
 from bagwise._utils.memory import readable_size
 from bagwise._utils.text import how_many
 from bagwise.cli.models import compacted, size_of
-from bagwise.cli.options import READ_OPTIONS, Force, command, fit_options
+from bagwise.cli.options import READ_OPTIONS, Force, Network, command, fit_options
 from bagwise.cli.outputs import check_outputs
 from bagwise.cli.printing import percent, printable
 from bagwise.cli.session import Session
@@ -51,6 +51,10 @@ def export(
     compact: Annotated[
         bool, typer.Option("--compact", help="This cut only, hashes instead of words: the smallest file.")
     ] = False,
+    embed_network: Annotated[
+        bool, typer.Option("--embed-network", help="--out: with a copy of the network that describes images, 5.9 MB.")
+    ] = False,
+    network: Network = None,
     evaluate: Annotated[
         Path | None,
         typer.Option(help="Labelled items on which to measure what --int8 and --compact lose.", metavar="SOURCE"),
@@ -67,6 +71,8 @@ def export(
     if int8 and out is cpp is wasm is onnx is None:
         out = model.with_name(f"{model.name.removesuffix('.bagwise')}-int8.bagwise")
     _check_options(onnx, out, cpp, wasm, embed=embed, smaller=int8 or compact, evaluate=evaluate)
+    if embed_network and out is None:
+        raise BagwiseError("--embed-network is for a model file: give its name by --out FILE.")
     check_outputs([onnx], force, "--onnx")
     check_outputs([out], force)
     from bagwise._io.atomic import check_folder
@@ -78,7 +84,9 @@ def export(
         from bagwise._utils.extras import require
 
         require("onnx", "onnx", "Exporting")
-    loaded = load_model(model)
+    loaded = load_model(model, network)
+    if embed_network:
+        loaded = loaded.embed_network()
     written = loaded
     if out is not None or cpp is not None or wasm is not None:
         if cpp is not None or wasm is not None:

@@ -6,11 +6,13 @@ import csv
 import io
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from bagwise._io.locks import locked
 from bagwise._utils.json_text import parse_json
 from bagwise._utils.text import unquote_formula
 from bagwise.cli.options import Force, ModelPath, Raw, command
@@ -70,26 +72,28 @@ def groups(
         if out.suffix.lower() not in (".csv", ".json"):
             raise BagwiseError(f"The name of the list must end in .csv or .json; got {out}.")
         check_outputs([out], force)
-    loaded = load_model(model)
-    if n_groups is not None:
-        if rename and out is None and n_groups != loaded.n_groups:
-            what = f"The model with names would have {n_groups} groups in place of {loaded.n_groups}"
-            raise BagwiseError(f"{what}. Name a new model with --out.")
-        loaded = loaded.cut(n_groups)
-    if rename:
-        loaded = loaded.rename_groups(_names(rename, loaded))
-    found = _sorted(loaded.describe_groups(), sort)
-    chosen = found if not group else [found[_place(found, number)] for number in group]
-    session.answer(n_groups=loaded.n_groups, groups=[_as_dict(one) for one in chosen])
-    if group:
-        _print_words(session, chosen)
-    else:
-        _print_overview(session, chosen, loaded)
-    if rename:
-        session.wrote(loaded.save(target), "model")
-    elif out is not None:
-        _write(out, chosen, raw)
-        session.wrote(out, "words")
+    # nobody else changes a model between the look at it and its new names
+    with locked(model) if rename and out is None else nullcontext():
+        loaded = load_model(model)
+        if n_groups is not None:
+            if rename and out is None and n_groups != loaded.n_groups:
+                what = f"The model with names would have {n_groups} groups in place of {loaded.n_groups}"
+                raise BagwiseError(f"{what}. Name a new model with --out.")
+            loaded = loaded.cut(n_groups)
+        if rename:
+            loaded = loaded.rename_groups(_names(rename, loaded))
+        found = _sorted(loaded.describe_groups(), sort)
+        chosen = found if not group else [found[_place(found, number)] for number in group]
+        session.answer(n_groups=loaded.n_groups, groups=[_as_dict(one) for one in chosen])
+        if group:
+            _print_words(session, chosen)
+        else:
+            _print_overview(session, chosen, loaded)
+        if rename:
+            session.wrote(loaded.save(target), "model")
+        elif out is not None:
+            _write(out, chosen, raw)
+            session.wrote(out, "words")
 
 
 def _sorted(found: list[Any], sort: str) -> list[Any]:

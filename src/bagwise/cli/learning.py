@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,6 +23,7 @@ from bagwise.cli.outputs import (
 from bagwise.cli.printing import command_line, duration, percent, printable
 from bagwise.cli.session import Session
 from bagwise.cli.using import check_map_method, with_map
+from bagwise.descriptors.registry import split_names
 from bagwise.errors import BagwiseError, unknown_name
 
 __all__ = ["compare", "demo", "fit", "run_fit"]
@@ -85,6 +87,13 @@ def fit(
     compact: Annotated[
         bool, typer.Option("--compact", help="Write a small model: one cut, hashes instead of words.")
     ] = False,
+    embed_network: Annotated[
+        bool,
+        typer.Option(
+            "--embed-network",
+            help="Copy the network that describes images into the model, 5.9 MB: it needs no package then.",
+        ),
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the steps with estimates of memory and time; write nothing.")
     ] = False,
@@ -95,6 +104,8 @@ def fit(
 ) -> None:
     """Fit a model to a folder, an archive or a table; write it with a search index and a report."""
     chosen = fit_options(options, n_groups=_number_or_auto(groups))
+    if embed_network:
+        _check_embedding(chosen.descriptor)
     check_map_method(map_method)
     session.resumes = chosen.cache is not None
     model_path = output_file(out, Path(f"{name_of_source(source)}.bagwise"))
@@ -109,7 +120,7 @@ def fit(
     from bagwise.distributed import connected
 
     with connected(scheduler, workers) as client:
-        run_fit(session, source, chosen, outputs, compact, map_method, client)
+        run_fit(session, source, chosen, outputs, compact, map_method, client, embed_network)
 
 
 @command(_PANEL, {name: option for name, option in FIT_OPTIONS.items() if name != "criterion"})
@@ -200,6 +211,15 @@ def _left_out(reasons: dict[str, str]) -> str:
     return "; ".join(f"{', '.join(names)} ({reason})" for reason, names in by_reason.items())
 
 
+def _check_embedding(descriptors: str) -> None:
+    """Raise an error if descriptors are known not to be the network that can be embedded."""
+    if descriptors not in ("auto",) and "network" not in split_names(descriptors):
+        raise BagwiseError(
+            f"--embed-network copies the network of --descriptor network, got --descriptor {descriptors}. Networks of "
+            "ONNX files are never embedded: keep the file, and name it by --network."
+        )
+
+
 def run_fit(
     session: Session,
     source: Any,
@@ -208,6 +228,7 @@ def run_fit(
     compact: bool = False,
     map_method: str = "spectral",
     client: Any = None,
+    embed_network: bool = False,
 ) -> None:
     """Fit, evaluate on the test split, print and write everything; with `compact`, the compact form of the model."""
     from bagwise.training import evaluate_model
@@ -216,6 +237,11 @@ def run_fit(
     if outputs.report is not None or outputs.markdown is not None:
         require("jinja2", "report", "Writing reports (--report, --markdown)")
     fitted = fit(source, options, progress=session.progress, client=client)
+    if embed_network:
+        if any(record.name == "NetworkFeatures" for record in fitted.model.descriptor_records):
+            fitted = dataclasses.replace(fitted, model=fitted.model.embed_network())
+        else:
+            session.note("The model has no network to embed.")
     evaluation, started = None, time.perf_counter()
     if fitted.test is not None and fitted.model.heads:
         how: dict[str, Any] = {"progress": session.progress, "client": client}

@@ -22,6 +22,7 @@ __all__ = [
     "MapMethod",
     "ModelPath",
     "ModelPlace",
+    "Network",
     "Options",
     "QueryText",
     "Raw",
@@ -55,6 +56,13 @@ QueryText = Annotated[
 ]
 Row = Annotated[int | None, typer.Option(min=0, help="Only this row of a table, counted from 0.")]
 
+Network = Annotated[
+    Path | None,
+    typer.Option(
+        help="ONNX file of the network that the model was fitted with. Models name networks by their hash alone.",
+        metavar="FILE",
+    ),
+]
 MapMethod = Annotated[
     str, typer.Option("--map", help="Map of the items in the index, for bagwise explore: spectral, tsne or none.")
 ]
@@ -126,14 +134,18 @@ FIT_OPTIONS: Options = {
     "criterion": _option(
         str,
         _LEARNING,
-        "What merging preserves: classifier, aib, csm, mmi, … Default: classifier; for fewer than two groups per class "
+        "What merging preserves: classifier, aib, csm, mmi, … Default: classifier; for fewer groups than classes "
         "and for measurements aib or csm; without labels mmi or lpp.",
     ),
     "descriptor": _option(
         str,
         _LEARNING,
-        f"{_names('images')} for images, several joined by + (default: sift+color; sift for grey images); "
+        f"{_names('images')} for images, several joined by + (default: network, where bagwise[network] is "
+        "installed, otherwise sift+color); network:FILE.onnx is a network of yours; "
         f"{_names('videos')} for videos.",
+    ),
+    "n_frames": _option(
+        int, _LEARNING, "Videos: frames that a network describes, evenly spread. Default: 16.", "--frames", metavar="N"
     ),
     "step": _option(int, _LEARNING, "Distance between descriptors in pixels."),
     "patch": _option(int, _LEARNING, "Side of the patch of a descriptor in pixels."),

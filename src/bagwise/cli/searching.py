@@ -20,6 +20,7 @@ from bagwise.cli.options import (
     PARTED_OPTIONS,
     READ_OPTIONS,
     Force,
+    Network,
     QueryText,
     Row,
     Scheduler,
@@ -95,6 +96,7 @@ def index(
     ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="With --add: replace items with the same ids.")] = False,
     force: Force = False,
+    network: Network = None,
     scheduler: Scheduler = None,
     workers: Workers = None,
     **options: Any,
@@ -116,7 +118,7 @@ def index(
         for name, given in new.items():
             if given is not None:
                 raise BagwiseError(f"{name} is for new indexes; an index to change is given alone. Remove {given}.")
-        _change(session, model, add, remove or [], replace, out, force, map_method, fit_options(options))
+        _change(session, model, add, remove or [], replace, out, force, map_method, network, fit_options(options))
         return
     if source is None:
         raise BagwiseError("There is nothing to index. Give a SOURCE, or change an index by --add or --remove.")
@@ -133,12 +135,12 @@ def index(
                 raise BagwiseError(
                     f"{name} {value} is for an index in one file, but a cluster writes shards. Remove it."
                 )
-        _write_shards(session, model, source, out, by, force, fit_options(options), (scheduler, workers))
+        _write_shards(session, model, network, source, out, by, force, fit_options(options), (scheduler, workers))
         return
     target = output_file(out, Path(f"{name_of_source(source)}.index"))
     check_outputs([target], force)
     chosen = fit_options(options)
-    loaded = load_model(model)
+    loaded = load_model(model, network)
     collection, histograms = counted(session, loaded, source, chosen)
     made = ItemIndex.build(
         loaded, collection, histograms, source=absolute(source), options=chosen, by=by, metric=metric
@@ -153,6 +155,7 @@ def index(
 def _write_shards(
     session: Session,
     model: Path,
+    network: Path | None,
     source: Path,
     out: Path | Url | None,
     by: str,
@@ -175,7 +178,7 @@ def _write_shards(
         default = Path(f"{name_of_source(source)}.shards")
         target = out if out is not None and is_sharded(out) else output_file(out, default)
         check_outputs([target], force, folder_allowed=True)
-    loaded = load_model(model)
+    loaded = load_model(model, network)
     with connected(*cluster) as client:
         collection = open_items(loaded, source, options, executor_of(client, session.progress))
         tell_of(session, collection, collection.skipped, len(collection) + len(collection.skipped))
@@ -199,6 +202,7 @@ def _change(
     out: Path | None,
     force: bool,
     map_method: str | None,
+    network: Path | None,
     options: Any,
 ) -> None:
     """Remove items from an index and add others; items are read before the file is locked."""
@@ -215,7 +219,7 @@ def _change(
             f"{path} is an index in shards, which --add and --remove do not change. Build it again from all items by: "
             "bagwise index MODEL SOURCE --workers N --force"
         )
-    opened, gone = ItemIndex.load(path), _ids(remove)
+    opened, gone = ItemIndex.load(path, network=network), _ids(remove)
     check_writable(out or path)
     left = opened.remove(gone)  # what is wrong is told before items are described
     collection, histograms, n_replaced = None, None, 0
@@ -362,6 +366,7 @@ def search(
         bool, typer.Option("--keep-query", help="Show the query, too, where it is in the index itself.")
     ] = False,
     force: Force = False,
+    network: Network = None,
     scheduler: Scheduler = None,
     workers: Workers = None,
     **options: Any,
@@ -376,7 +381,7 @@ def search(
         raise BagwiseError("There is no query. Give a file, or --query-text for texts.")
     if page is not None or open_page:
         check_page(page, force, "--page")
-    opened = open_index(index)
+    opened = open_index(index, network=network)
     opened.wanted(by)
     if (scheduler is not None or workers is not None) and not isinstance(opened, ShardedIndex):
         raise BagwiseError(

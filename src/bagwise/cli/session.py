@@ -24,7 +24,7 @@ from bagwise.cli import end_at_once
 from bagwise.cli.printing import ProgressBar, make_table, message_of, plain_lines, printable
 from bagwise.errors import BagwiseError, named_by
 
-__all__ = ["EXIT_CODES", "Session", "session"]
+__all__ = ["EXIT_CODES", "Session", "Terminated", "session"]
 
 BAD_INPUT, BAD_USAGE, UNEXPECTED, INTERRUPTED, TERMINATED = 1, 2, 3, 130, 143
 EXIT_CODES = {
@@ -41,7 +41,15 @@ EXIT_CODES = {
 MOST_SKIPPED = 1000
 
 
-class _Terminated(KeyboardInterrupt):
+class _Interrupted(KeyboardInterrupt):
+    """Raised on Ctrl-C.
+
+    A plain KeyboardInterrupt that comes out of ``exec``, by which modules such as those of SciPy import others, makes
+    Python end by the signal instead of the exit code.
+    """
+
+
+class Terminated(KeyboardInterrupt):
     """Raised on SIGTERM, so that files are cleaned up as after Ctrl-C."""
 
 
@@ -241,7 +249,7 @@ def session(
         if skipped:
             run.skipped(skipped)
         raise run.fail(message_of(error), BAD_INPUT) from error
-    except _Terminated as error:
+    except Terminated as error:
         raise run.fail(f"Terminated; no partial files are left.{run.how_to_resume()}", TERMINATED) from error
     except KeyboardInterrupt as error:
         raise run.fail(f"Interrupted; no partial files are left.{run.how_to_resume()}", INTERRUPTED) from error
@@ -263,8 +271,11 @@ def session(
 def _signals_interrupt() -> Iterator[None]:
     """Let Ctrl-C raise a KeyboardInterrupt again, unless it is ignored, and handle SIGTERM in the same way."""
 
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise _Interrupted
+
     def end(number: int, frame: FrameType | None) -> None:
-        raise _Terminated
+        raise Terminated
 
     try:
         before = {signal.SIGTERM: signal.signal(signal.SIGTERM, end)}
@@ -272,7 +283,7 @@ def _signals_interrupt() -> Iterator[None]:
         yield
         return
     if signal.getsignal(signal.SIGINT) is end_at_once:
-        before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
+        before[signal.SIGINT] = signal.signal(signal.SIGINT, interrupt)
     try:
         yield
     finally:

@@ -14,6 +14,7 @@ from bagwise.cli.options import (
     PARTED_OPTIONS,
     Force,
     ModelPlace,
+    Network,
     Raw,
     Scheduler,
     SourcePath,
@@ -55,6 +56,7 @@ def transform(
     ] = False,
     raw: Raw = False,
     force: Force = False,
+    network: Network = None,
     scheduler: Scheduler = None,
     workers: Workers = None,
     **options: Any,
@@ -74,7 +76,7 @@ def transform(
         )
     if not isinstance(target, Url) and not in_parts:
         check_outputs([target], force)
-    loaded, chosen = load_model(model), fit_options(options)
+    loaded, chosen = load_model(model, network), fit_options(options)
     with connected(scheduler, workers) as client:
         if parquet:
             written = _write_parquet(session, loaded, source, target, (histograms, force), chosen, client)
@@ -119,6 +121,7 @@ def evaluate(
     source: SourcePath,
     report: Annotated[Path | None, typer.Option(help="Write an HTML report.", metavar="PAGE")] = None,
     force: Force = False,
+    network: Network = None,
     scheduler: Scheduler = None,
     workers: Workers = None,
     **options: Any,
@@ -129,7 +132,7 @@ def evaluate(
 
     if report is not None:
         check_page(report, force, "--report")
-    loaded, chosen = load_model(model), fit_options(options)
+    loaded, chosen = load_model(model, network), fit_options(options)
     with connected(scheduler, workers) as client:
         found = evaluate_model(loaded, source, client=client, progress=session.progress, **chosen.to_dict())
     tell_of(session, found.collection, found.skipped, len(found.collection) + found.n_skipped)
@@ -162,14 +165,14 @@ def evaluate(
         session.wrote(write_report(data, report), "report")
 
 
-def load_model(path: Path) -> Any:
-    """Load a model, or that of an index; raise if the path does not exist."""
+def load_model(path: Path, network: Path | None = None) -> Any:
+    """Load a model, or that of an index, with the network that it names; raise if the path does not exist."""
     from bagwise._io.tensors import kind_of
     from bagwise.model import Model
     from bagwise.runtime import KIND
 
     if isinstance(path, Url):
-        return Model.load(path)
+        return Model.load(path, network=network)
     if not path.exists():
         raise BagwiseError(f"{path} does not exist. Create a model with: bagwise fit SOURCE")
     if kind_of(path) != KIND:
@@ -178,8 +181,8 @@ def load_model(path: Path) -> Any:
         if is_item_index(path) or is_sharded(path):
             from bagwise.training.shards import open_index
 
-            return open_index(path).model
-    return Model.load(path)
+            return open_index(path, network=network).model
+    return Model.load(path, network=network)
 
 
 def in_shards(index: Any) -> str:

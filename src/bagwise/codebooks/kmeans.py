@@ -293,9 +293,9 @@ def kmeans(
     problem = kind(points, weights, bipolar, n_threads)
     best: Clustering | None = None
     of_run = _SEEDING + max_iter
-    in_batches = batch_size is not None and batch_size < len(points)
+    size_of_batches = None if batch_size is None or batch_size >= len(points) else batch_size
     with one_blas_thread():
-        if not in_batches:
+        if size_of_batches is None:
             problem.expect_iterations(n_clusters)
         for run in range(n_init):
 
@@ -303,7 +303,7 @@ def kmeans(
                 progress(before + done, n_init * of_run)
 
             report(0)
-            if not in_batches:
+            if size_of_batches is None:
                 kept = None if checkpoint is None or n_init > 1 else checkpoint
                 state = None if kept is None else kept.load()
                 centres = (
@@ -311,7 +311,7 @@ def kmeans(
                 )
                 found = problem.iterate(centres, max_iter, tol, report, kept, state)
             else:
-                found = _mini_batches(problem, n_clusters, batch_size, max_iter, tol, random, report)
+                found = _mini_batches(problem, n_clusters, size_of_batches, max_iter, tol, random, report)
             if best is None or found.cost < best.cost:
                 best = found
             report(of_run)

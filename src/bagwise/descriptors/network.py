@@ -20,7 +20,7 @@ from bagwise.descriptors.efficientnet import NetworkTensors
 from bagwise.descriptors.images import as_image, centres_in_unit_square, shrink
 from bagwise.descriptors.networks import SIDE, Preprocessing, RunningNetwork, open_tensors
 from bagwise.descriptors.registry import parameter_constraints
-from bagwise.errors import BagwiseError, argument
+from bagwise.errors import BagwiseError, argument, in_python
 
 __all__ = ["NetworkFeatures"]
 
@@ -68,7 +68,8 @@ class NetworkFeatures(Descriptor):
     -----
     Images must be uint8. With ``q = sqrt(width / height)``, limited to 0.6 ... 1.7, they are resized to
     ``32 * round(side * q / 32)`` by ``32 * round(side / q / 32)`` pixels, but at least 64, by Pillow:
-    ``image.resize(size, Resampling.BILINEAR)`` on uint8, which averages over all pixels when it shrinks. For other
+    ``image.resize(size, Resampling.BILINEAR)`` on uint8, the width before the height, which averages over all pixels
+    when it shrinks. For other
     networks, 32 is their stride; those of fixed size get that size, whatever the aspect ratio.
 
     Each image is run by itself, in one thread; `n_jobs` runs several at once. All threads share one session. Weights
@@ -164,10 +165,28 @@ class NetworkFeatures(Descriptor):
             raise BagwiseError(f"{what} another network: {expected} is needed, got {found}.")
         return copy
 
+    def embed(self) -> Self:
+        """Return a copy that is made from the tensors of EfficientNet-Lite0, which models then hold; see `tensors`.
+
+        Those of the last convolution are left out where the layer does not need them.
+        """
+        self._check_parameters()
+        if self._is_packaged or isinstance(self.network, NetworkTensors):
+            return clone(self).set_params(network=NetworkTensors(self.tensors(wide=self.layer == efficientnet.WIDE)))
+        raise BagwiseError(
+            f"Only {efficientnet.NAME} can be embedded, not the network {self.network!r}: files of models never hold "
+            "ONNX. Keep its file beside the model."
+        )
+
     @property
     def modality(self) -> str:  # type: ignore[override]
         """What is described: images, or videos if `n_frames` is given."""
         return "images" if self.n_frames is None else "videos"
+
+    @property
+    def embedded(self) -> NetworkTensors | None:
+        """The tensors that the descriptor was made from, which models that have it hold; None if there are none."""
+        return self.network if isinstance(self.network, NetworkTensors) else None
 
     @property
     def _is_hash(self) -> bool:
@@ -265,7 +284,7 @@ class NetworkFeatures(Descriptor):
         if self._is_hash and not self._is_packaged:
             raise BagwiseError(
                 f"This descriptor needs the network {self.network}, which is not stored with it. Name its ONNX file: "
-                "descriptor.with_network(path)."
+                f"{in_python('model.with_network(path), or Model.load(..., network=path)', '--network FILE')}."
             )
         mean, std = _three(self.mean, "mean", -1000.0), _three(self.std, "std", 0.0)
         if self._is_packaged or isinstance(self.network, NetworkTensors):
@@ -281,10 +300,13 @@ class NetworkFeatures(Descriptor):
 
     def _settings(self) -> dict[str, Any]:
         """Return the parameters that results depend on; the network by its hash, and what it decided is written out."""
+        given = super()._settings()
+        if self._is_hash and all(given[name] is not None for name in ("layer", "side", "mean", "std")):
+            return given  # as a model file has it, which is used on words and histograms without the network, too
         network = self._open()
         about = network.preprocessing
         return {
-            **super()._settings(),
+            **given,
             "network": _HASH + network.sha256,
             "layer": network.layer,
             "side": about.side,

@@ -20,19 +20,15 @@ import numpy as np
 
 from bagwise._utils.extras import require
 from bagwise._utils.memory import readable_size
-from bagwise.descriptors.networks import SIDE, Layout, Preprocessing, RunningNetwork, load_once, open_session
+from bagwise.descriptors.networks import Preprocessing, RunningNetwork, load_once, open_session
 from bagwise.errors import BagwiseError
+from bagwise.runtime_network import MOST_BYTES, PROBES, SIDE, Layout, layout_of
 
 __all__ = ["open_file"]
 
-# Graphs cannot be larger, since they are Protocol Buffers. Weights in files of their own count as well.
-_MOST_BYTES = (1 << 31) - (1 << 20)
 _CONFIG = "preprocessor_config.json"
 _MOST_CONFIG_BYTES = 1 << 20
 _IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-# Inputs that tell the stride of a network that takes any size: 224 is a multiple of all usual ones.
-_PROBES = ((224, 224), (224, 448))
-_MOST_SKIPPED = 16  # tokens that are no positions
 _MOST_SIDE = 4096  # of a fixed input
 # Inner values that are tried where no output is a map, from the last one on.
 _N_TRIED = 12
@@ -88,7 +84,7 @@ def open_file(
         raise BagwiseError(
             f"The network {path!r} cannot be opened: {error.strerror or error}. Accepted: 'auto', or an ONNX file."
         ) from error
-    if size.st_size > _MOST_BYTES:
+    if size.st_size > MOST_BYTES:
         raise _too_large(path, size.st_size)
     key = (os.path.realpath(path), size.st_size, size.st_mtime_ns, layer, device)
     try:
@@ -117,7 +113,7 @@ def open_file(
 
 
 def _too_large(what: str, n_bytes: int) -> BagwiseError:
-    return BagwiseError(f"{what} takes {readable_size(n_bytes)}; at most {readable_size(_MOST_BYTES)} are read")
+    return BagwiseError(f"{what} takes {readable_size(n_bytes)}; at most {readable_size(MOST_BYTES)} are read")
 
 
 def _open(path: Path, layer: str | None, device: str | None) -> _Opened:
@@ -140,7 +136,7 @@ def _open(path: Path, layer: str | None, device: str | None) -> _Opened:
     for names in _candidates(onnx, model, layer):
         session, probes = _session_and_probes(onnx, model, names, given, device)
         for number, name in enumerate(names):
-            layout = _layout_of([(size, shapes[number]) for size, shapes in probes], given.channels_last)
+            layout = layout_of([(size, shapes[number]) for size, shapes in probes], given.channels_last)
             if layout is not None:
                 if len(names) > 1:  # compute nothing else
                     session = _session(onnx, model, [name], device)
@@ -164,7 +160,7 @@ def _session_and_probes(
     onnx: Any, model: Any, names: list[str], given: _Input, device: str | None
 ) -> tuple[Any, list[tuple[tuple[int, int], list[tuple[int, ...]]]]]:
     """Open a session, and run it on empty images: their sizes, and the shapes of the values for each."""
-    sizes = [given.size] if given.size else _PROBES
+    sizes = [given.size] if given.size else PROBES
     try:
         session = _session(onnx, model, names, device)
         return session, [_probe(session, given, size) for size in sizes]
@@ -195,7 +191,7 @@ def _load_weights(onnx: Any, model: Any, path: Path, digest: Any) -> None:
             raise BagwiseError(f"the file with its weights, {location!r:.200}, is not in its folder")
         sizes[place] = os.path.getsize(place)
     total = path.stat().st_size + sum(sizes.values())
-    if total > _MOST_BYTES:
+    if total > MOST_BYTES:
         raise _too_large("it, with its weights,", total)
     contents = {place: Path(place).read_bytes() for place in sorted(sizes)}
     for content in contents.values():
@@ -305,42 +301,6 @@ def _probe(session: Any, given: _Input, size: tuple[int, int]) -> tuple[tuple[in
     empty = np.zeros(shape, np.float16 if given.half else np.float32)
     outputs = session.run(None, {given.name: empty})
     return size, [np.shape(output) for output in outputs]
-
-
-def _layout_of(probes: list[tuple[tuple[int, int], tuple[int, ...]]], channels_last: bool) -> Layout | None:
-    """Find how positions lie in the values of a layer, from sizes of inputs and shapes of its values; None: not."""
-    shapes = [shape for _, shape in probes]
-    if any(shape[:1] != (1,) or 0 in shape for shape in shapes) or len({len(shape) for shape in shapes}) > 1:
-        return None
-    if len(shapes[0]) == 4:
-        for kind in ("nhwc", "nchw") if channels_last else ("nchw", "nhwc"):
-            stride = _stride(
-                [(size, shape[2:] if kind == "nchw" else shape[1:3]) for size, shape in probes],
-            )
-            if stride and len({shape[1] if kind == "nchw" else shape[3] for shape in shapes}) == 1:
-                return Layout(kind, stride)
-    if len(shapes[0]) == 3:
-        found = []
-        for stride in range(1, min(probes[0][0]) + 1):
-            if any(side % stride for size, _ in probes for side in size):
-                continue
-            cells = [(height // stride) * (width // stride) for (height, width), _ in probes]
-            skipped = {shape[1] - n for shape, n in zip(shapes, cells, strict=True)}
-            if len(skipped) == 1 and 0 <= min(skipped) <= _MOST_SKIPPED and cells[0] > 1:
-                found.append(Layout("tokens", stride, min(skipped)))
-        return min(found, key=lambda layout: layout.skipped, default=None)
-    return None
-
-
-def _stride(probes: list[tuple[tuple[int, int], tuple[int, ...]]]) -> int:
-    """Return the pixels from one cell of a grid to the next, from sizes of inputs and of grids; 0 if it is no grid."""
-    (height, width), (rows, columns) = probes[0]
-    if not (rows <= height and columns <= width and rows * columns > 1):
-        return 0
-    if len(probes) == 1:
-        return round(height / rows) if round(height / rows) == round(width / columns) else 0
-    (_, wider), (same, more) = probes[1]
-    return round((wider - width) / (more - columns)) if same == rows == columns < more else 0
 
 
 def _read_config(path: Path) -> dict[str, Any]:

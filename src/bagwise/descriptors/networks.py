@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -19,16 +18,12 @@ from bagwise._utils.extras import require
 from bagwise.descriptors import efficientnet
 from bagwise.descriptors.efficientnet import NetworkTensors
 from bagwise.errors import BagwiseError, argument, unknown_name
+from bagwise.runtime_network import SIDE, Layout, NetworkError, graph_bytes, input_size
+from bagwise.runtime_network import open_session as open_single_session
 
 __all__ = ["SIDE", "Layout", "Preprocessing", "RunningNetwork", "input_size", "load_once", "open_session"]
 __all__ += ["open_tensors"]
 
-# The root of the area of an image that a network sees, where nothing else is said.
-SIDE = 256
-# Shorter sides are enlarged to this many pixels.
-_LEAST_SIDE = 64
-# Limits of the square root of an image's width divided by its height.
-_FLATTEST, _WIDEST = 0.6, 1.7
 # Networks that a process keeps.
 _MOST_KEPT = 4
 
@@ -55,55 +50,16 @@ class Preprocessing:
         pil = require("PIL.Image", "network", "NetworkFeatures")
         height, width = self.size_for(*image.shape[:2])
         picture = pil.fromarray(image).convert("RGB")
-        if picture.size != (width, height):
-            picture = picture.resize((width, height), pil.Resampling.BILINEAR)
+        # one side after the other: in one call, some versions of Pillow begin with the other one
+        for size in ((width, picture.height), (width, height)):
+            if picture.size != size:
+                picture = picture.resize(size, pil.Resampling.BILINEAR)
         planes = np.empty((3, height, width), np.float32)
         pixels = np.asarray(picture)
         for plane, channel, mean, std in zip(planes, np.moveaxis(pixels, 2, 0), self.mean, self.std, strict=True):
             np.subtract(channel, np.float32(255 * mean), out=plane, dtype=np.float32)
             plane *= np.float32(1 / (255 * std))
         return planes
-
-
-def input_size(height: int, width: int, side: int = SIDE, multiple: int = efficientnet.STRIDE) -> tuple[int, int]:
-    """Return the height and width that an image is resized to: multiples of `multiple`, at least 64.
-
-    They are ``side / q`` and ``side * q``, rounded, for ``q = sqrt(width / height)`` limited to 0.6 ... 1.7. Python's
-    `round` is used: halves go to the even multiple.
-
-    >>> input_size(256, 384), input_size(1000, 1000), input_size(5000, 10), input_size(256, 384, 224, 14)
-    ((224, 320), (256, 256), (416, 160), (182, 280))
-    """
-    q = min(max(math.sqrt(width / height), _FLATTEST), _WIDEST)
-    least = -(-_LEAST_SIDE // multiple)
-    rows, columns = (multiple * max(least, round(length / multiple)) for length in (side / q, side * q))
-    return rows, columns
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Where positions and channels are in what a layer gives: ``"nchw"``, ``"nhwc"`` or ``"tokens"``."""
-
-    kind: str
-    stride: int  # pixels of the input from one position to the next
-    skipped: int = 0  # tokens before those of positions: class and registers
-
-    def vectors(self, values: NDArray[Any], height: int, width: int) -> NDArray[np.float32]:
-        """Return what a layer gave for one input of this size as an array of shape (h, w, channels)."""
-        if self.kind == "nchw":
-            found = np.moveaxis(values[0], 0, 2)
-        elif self.kind == "nhwc":
-            found = values[0]
-        else:
-            rows, columns = height // self.stride, width // self.stride
-            tokens = values[0, self.skipped :]
-            if len(tokens) != rows * columns:
-                raise BagwiseError(
-                    f"the network gave {values.shape[1]} tokens for an input of {height} x {width} pixels; expected "
-                    f"{self.skipped} and {rows} x {columns}. Export it with a fixed size of its input"
-                )
-            found = tokens.reshape(rows, columns, -1)
-        return np.ascontiguousarray(found, dtype=np.float32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +86,10 @@ class RunningNetwork:
             outputs = self.session.run(None, {self.session.get_inputs()[0].name: given})
         except Exception as error:  # the exceptions of ONNX Runtime have no common base
             raise BagwiseError(f"the network fails on an input of {height} x {width} pixels: {error}") from error
-        vectors = self.layout.vectors(outputs[0], height, width)
+        try:
+            vectors = self.layout.vectors(outputs[0], height, width)
+        except NetworkError as error:
+            raise BagwiseError(str(error)) from error
         pooled = outputs[1][0] if self.has_pooled else vectors.mean(axis=(0, 1))
         if not (np.isfinite(vectors).all() and np.isfinite(pooled).all()):
             raise BagwiseError("the network gives numbers that are not finite")
@@ -151,8 +110,7 @@ def open_tensors(
         )
 
     def load() -> Any:
-        graph = efficientnet.build_graph(tensors.tensors(), chosen, pooled=pooled)
-        return open_session(graph.SerializeToString(), device)
+        return open_session(graph_bytes(tensors.tensors(), chosen, pooled=pooled), device)
 
     session = load_once((tensors.sha256, chosen, pooled, device), load)
     layout = Layout("nchw", efficientnet.STRIDE)
@@ -180,7 +138,4 @@ def open_session(model: bytes, device: str | None) -> Any:
             f"{', '.join(runtime.get_available_providers())}. Install onnxruntime-gpu instead of onnxruntime, or leave "
             f"{argument('device')} out."
         )
-    options = runtime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 3  # errors only
-    return runtime.InferenceSession(model, options, providers=[provider])
+    return open_single_session(model, device)

@@ -7,6 +7,7 @@ checked against it without importing a descriptor, so it imports nothing heavy.
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from os import PathLike
 from typing import Any
 
 __all__ = ["DESCRIPTORS", "EXECUTION", "LARGEST", "LONGEST", "SIDE", "KnownDescriptor", "named_descriptor"]
-__all__ += ["parameter_constraints", "split_names"]
+__all__ += ["parameter_constraints", "split_names", "without_folder"]
 
 # Parameters that change how something is computed, not the result. All descriptors have the first three.
 EXECUTION = ("n_jobs", "verbose", "cache", "device")
@@ -254,6 +255,17 @@ def named_descriptor(name: str) -> tuple[str, dict[str, Any]] | None:
     if name.startswith(_FILE_OPTION) and len(name) > len(_FILE_OPTION):
         return "NetworkFeatures", {"network": name.removeprefix(_FILE_OPTION)}
     return next(((one, {}) for one, known in DESCRIPTORS.items() if known.option == name), None)
+
+
+def without_folder(name: str) -> str:
+    """Return a name on the command line without the folder of the file in it.
+
+    >>> without_folder("network:/home/me/vit.onnx"), without_folder("sift")
+    ('network:vit.onnx', 'sift')
+    """
+    found = named_descriptor(name)
+    path = None if found is None else found[1].get("network")
+    return name if path is None else f"{_FILE_OPTION}{os.path.basename(path)}"
 
 
 def parameter_constraints(name: str | None = None) -> dict[str, list[Any]]:

@@ -49,6 +49,7 @@ def open_workspace(
     options: FitOptions | None = None,
     *,
     read_only: bool = False,
+    network: Any = None,
     progress: Progress | None = None,
     note: Callable[[str], None] = lambda text: None,
 ) -> Workspace:
@@ -68,6 +69,8 @@ def open_workspace(
         How to read the items.
     read_only : bool, default=False
         Whether edits are refused. Otherwise they are saved to the file.
+    network : path, default=None
+        See `Model.load`.
     progress : callable, default=None
         See `fit_model`.
     note : callable, default=None
@@ -82,8 +85,8 @@ def open_workspace(
         raise BagwiseError(f"{place} does not exist. Create a model with: bagwise fit SOURCE")
     _check_one_file(place)
     stamp = None if read_only else content_stamp(place)  # first: what changes it from here on is noticed
-    opened = ItemIndex.load(place) if is_item_index(place) else None
-    model = Model.load(place) if opened is None else opened.model
+    opened = ItemIndex.load(place, network=network) if is_item_index(place) else None
+    model = Model.load(place, network=network) if opened is None else opened.model
     options = FitOptions() if options is None else options
 
     def ready(items: Items | None = None, *counted: Any) -> Workspace:

@@ -7,6 +7,7 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -43,6 +44,7 @@ from bagwise.runtime import (
     scale_name,
     unsafe_reason,
 )
+from bagwise.runtime_network import joined, split
 
 __all__ = ["INDEX_ITEMS", "INDEX_KIND", "SHARDS_FILE", "is_item_index", "is_sharded", "model_bytes"]
 __all__ += ["parts_of", "read_model", "write_model"]
@@ -108,7 +110,10 @@ def _parts_to_write(model: Any) -> tuple[dict[str, Any], dict[str, NDArray[Any]]
 
 
 def read_model(
-    source: str | os.PathLike[str] | NDArray[np.uint8], make: Callable[..., _M], *, trust_pattern: bool = False
+    source: str | os.PathLike[str] | NDArray[np.uint8],
+    make: Callable[..., _M],
+    *,
+    trust_pattern: bool = False,
 ) -> _M:
     """Read a model from a path or from the bytes of a file; `make` takes the parameters of `Model` and checks them.
 
@@ -152,6 +157,9 @@ def parts_of(model: Any) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     }
     weights, span = _weight_tensors(model)
     tensors = _group_tensors(model) | weights | _hash_tensors(model)
+    copied = next((record.embedded for record in model.descriptor_records if record.embedded is not None), None)
+    if copied is not None:
+        tensors["network"] = joined(copied.tensors())
     if model.column_shift is not None:
         tensors["column_shift"] = model.column_shift
     if model.unedited is not None:
@@ -262,8 +270,18 @@ def _optional(model: Any) -> dict[str, Any]:
         "group_names": _by_text(model.given_names),
         "flattened": model.flattened,
         "unedited": unedited,
+        "network": _network_header(model),
         "assignment": [one.to_dict() for one in model.assignment] if set(model.assignment) - {HARD} else None,
     }
+
+
+def _network_header(model: Any) -> dict[str, str] | None:
+    """Return name, notice and licence of the network that the file holds; None if it holds none."""
+    if all(record.embedded is None for record in model.descriptor_records):
+        return None
+    from bagwise.descriptors import efficientnet
+
+    return {"name": efficientnet.NAME, "notice": efficientnet.notice()}
 
 
 def _by_text(values: Mapping[int, Any]) -> dict[str, Any] | None:
@@ -286,6 +304,8 @@ def _parameters(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dic
     if descriptor is not None:
         entries = descriptor if header["vocabularies"] and isinstance(descriptor, list) else [descriptor]
         descriptor = [DescriptorRecord(**_fields(one, "descriptor", ("name", "parameters"))) for one in entries]
+    if "network" in tensors:
+        descriptor = _with_embedded(descriptor or [], tensors["network"])
     path = _path(header["path"])
     return {
         "modality": header["items"],
@@ -318,6 +338,17 @@ def _parameters(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dic
         "options": header["options"],
         "provenance": header["provenance"],
     }
+
+
+def _with_embedded(records: list[DescriptorRecord], numbers: NDArray[np.float16]) -> list[DescriptorRecord]:
+    """Give the copy of a network that a file holds to the descriptor that it is of."""
+    from bagwise.descriptors.efficientnet import NetworkTensors
+
+    copied = NetworkTensors(split(numbers))
+    own = [k for k, one in enumerate(records) if one.parameters.get("network") == f"sha256:{copied.sha256}"]
+    if not own:
+        raise BagwiseError(f"It holds a network of the SHA-256 {copied.sha256}, which none of its descriptors has.")
+    return [replace(one, embedded=copied) if k == own[0] else one for k, one in enumerate(records)]
 
 
 def _edits(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -555,16 +555,71 @@ class Model(SmallForms, ModelViews):
         *,
         trust_pattern: bool = False,
         storage_options: Mapping[str, Any] | None = None,
+        network: Any = None,
     ) -> Model:
         """Read a model that `save` wrote, or a folder of an earlier version. It is checked, and no code in it runs.
 
         The file may be a URL, such as ``s3://bucket/photos.bagwise``: it is copied to a temporary file first.
         `storage_options` are for URLs, see `open_collection`.
 
-        A ``token_pattern`` that may take very long for some texts is refused, unless `trust_pattern` is true.
+        A ``token_pattern`` that may take very long for some texts is refused, unless `trust_pattern` is true. Models
+        of images described by a network of yours need its file, `network`: see `with_network`.
         """
         with local_copy(as_place(path, storage_options), Limits()) as local:
-            return model_files.read_model(local, cls, trust_pattern=trust_pattern)
+            model = model_files.read_model(local, cls, trust_pattern=trust_pattern)
+        return model if network is None else model.with_network(network)
+
+    def with_network(self, network: Any) -> Model:
+        """Return the model with the network that describes its images, from a file or from tensors.
+
+        Models name networks by their SHA-256, and never open a path by themselves.
+
+        Parameters
+        ----------
+        network : path, or mapping of str to ndarray of float16
+            ONNX file that the model was fitted with, or the tensors of the network that `NetworkFeatures` has by
+            default (`NetworkFeatures.tensors`).
+
+        Returns
+        -------
+        model : Model
+
+        Raises
+        ------
+        BagwiseError
+            If it is another network than that of the model, or the model has none.
+        """
+        return self._with_networks(lambda descriptor: descriptor.with_network(network))
+
+    def embed_network(self) -> Model:
+        """Return the model with a copy of the network that describes its images, so that its file needs no package.
+
+        The file grows by 5.9 MB, and has the notice of the weights. For the network that `NetworkFeatures` has by
+        default; those of files are not embedded, so that files of models hold no ONNX.
+
+        Returns
+        -------
+        model : Model
+
+        Raises
+        ------
+        BagwiseError
+            If the model has another network, or none.
+        """
+        return self._with_networks(lambda descriptor: descriptor.embed())
+
+    def _with_networks(self, change: Callable[[Any], Any]) -> Model:
+        """Change the first descriptor that is a network."""
+        held = self.__dict__["_descriptors"]
+        own = [k for k, record in enumerate(self.descriptor_records) if record.name == "NetworkFeatures"]
+        if not own:
+            names = ", ".join(record.name for record in self.descriptor_records) or "no descriptor"
+            raise BagwiseError(f"This model has no network: its items are described by {names}.")
+        one = held[own[0]]
+        changed, other = change(one.build() if isinstance(one, DescriptorRecord) else one), copy.copy(self)
+        other.__dict__.pop("vectorizer", None)
+        other._set(descriptor=[*held[: own[0]], changed, *held[own[0] + 1 :]])
+        return other
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Model):

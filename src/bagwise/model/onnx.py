@@ -13,7 +13,9 @@ from bagwise._io.atomic import write_atomically
 from bagwise._utils.extras import require
 from bagwise._utils.text import english_stop_words
 from bagwise.model import Model
+from bagwise.model.parts import DescriptorRecord
 from bagwise.runtime import PATTERN
+from bagwise.runtime_network import SHA256
 
 __all__ = ["export_onnx"]
 
@@ -39,8 +41,9 @@ def export_onnx(model: Model, path: str | os.PathLike[str]) -> Path:
 
     - Inputs: ``descriptors`` (M, D), and ``positions`` (M, 2) in [0, 1] if the pyramid has more than one cell; for
       further vocabularies ``descriptors_1``, ``positions_1`` and so on; or ``counts`` (n, d), counts of all words.
-      For network words, instead of both, ``image`` (height, width, 3): an RGB image of uint8, resized as
-      `NetworkFeatures` does it. The network is part of the graph.
+      For images described by the network that `NetworkFeatures` has by default, instead of both, ``image`` (height,
+      width, 3): in RGB of uint8, resized as `NetworkFeatures` does it. The network is part of the graph, and its notice
+      and licence are in the metadata (``notice``). Graphs for other networks begin with their activations.
     - Outputs: ``features`` (1 or n, n_features); and, if there is a classifier for this number of groups, ``scores``
       (1 or n, n_classes) and ``label`` (1 or n,), the index of the class with the highest score.
 
@@ -125,6 +128,10 @@ def _metadata(model: Model) -> dict[str, str]:
     if model.modality in ("images", "videos"):
         records = [{"name": record.name, "parameters": dict(record.parameters)} for record in model.descriptor_records]
         about |= {"descriptors": records, "pyramid": [list(grid) for grid in model.pyramid]}
+    if any(_joins(model, record) for record in model.descriptor_records):
+        from bagwise.descriptors import efficientnet
+
+        about["notice"] = efficientnet.notice()
     if model.n_groups in model.calibration:
         about["calibration"] = model.calibration[model.n_groups]
     return {"items": model.modality} | {name: json.dumps(value) for name, value in about.items()}
@@ -175,7 +182,7 @@ def _add_descriptors(graph: _Graph, model: Model) -> str:
         suffix = f"_{number}" if number else ""
         mean = codebook.mean(axis=0, dtype=np.float64).astype(np.float32)
         words = codebook - mean  # centred, to keep digits of words far from the origin
-        if number < len(model.descriptor_records) and model.descriptor_records[number].name == "NetworkFeatures":
+        if number < len(model.descriptor_records) and _joins(model, model.descriptor_records[number]):
             descriptors, positions = _add_network(graph, model, number, suffix)
         else:
             descriptors, positions = graph.input(f"descriptors{suffix}", [f"M{suffix}", words.shape[1]]), None
@@ -209,6 +216,12 @@ def _add_descriptors(graph: _Graph, model: Model) -> str:
     return counts
 
 
+def _joins(model: Model, record: DescriptorRecord) -> bool:
+    """Whether a descriptor is a network that becomes part of the graph: one of images that is known."""
+    known = record.embedded is not None or record.parameters.get("network") == f"sha256:{SHA256}"
+    return model.modality == "images" and known
+
+
 def _add_network(graph: _Graph, model: Model, number: int, suffix: str) -> tuple[str, str]:
     """Add the network that describes images: activations (M, D) and positions (M, 2), from a resized RGB image."""
     from bagwise.descriptors import efficientnet
@@ -219,7 +232,7 @@ def _add_network(graph: _Graph, model: Model, number: int, suffix: str) -> tuple
     assert isinstance(descriptor, NetworkFeatures)
     about = descriptor.identity()
     layer, how = about["layer"], about["preprocessing"]
-    network = efficientnet.build_graph(descriptor.tensors(), layer)  # an error for other networks
+    network = efficientnet.build_graph(descriptor.tensors(), layer)
     image = graph.input(f"image{suffix}", [f"height{suffix}", f"width{suffix}", 3], "UINT8")
     shifted = graph.add("Sub", graph.cast(image, "FLOAT"), graph.constant(np.float32(255) * np.float32(how["mean"])))
     scaled = graph.add("Mul", shifted, graph.constant((1 / (255 * np.array(how["std"]))).astype(np.float32)))

@@ -361,10 +361,14 @@ def checked_assignments(given: Any, n_codebooks: int) -> tuple[Assignment, ...]:
 
 @dataclass(frozen=True)
 class DescriptorRecord:
-    """The name of a descriptor in `DESCRIPTORS`, and all its parameters but `n_jobs`, `verbose` and `cache` as JSON."""
+    """The name of a descriptor in `DESCRIPTORS`, and all its parameters but `n_jobs`, `verbose` and `cache` as JSON.
+
+    `embedded` is a copy of its network, `NetworkTensors`, if the model holds one.
+    """
 
     name: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    embedded: Any = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or self.name not in DESCRIPTORS:
@@ -379,6 +383,11 @@ class DescriptorRecord:
         for name, rule in rules.items():
             if not rule.accepts(self.parameters[name]):
                 raise BagwiseError(f"{name} of {self.name} must be {rule}; got {self.parameters[name]!r:.100}.")
+        if self.embedded is not None and self.parameters.get("network") != f"sha256:{self.embedded.sha256}":
+            raise BagwiseError(
+                f"The embedded network has the SHA-256 {self.embedded.sha256}, but the descriptor is for "
+                f"{self.parameters.get('network')!r:.100}."
+            )
 
     @classmethod
     def of(cls, descriptor: Any) -> DescriptorRecord:
@@ -391,7 +400,7 @@ class DescriptorRecord:
                 f"got {type(descriptor).__name__}. Without a descriptor, a model takes Bags."
             )
         settings = descriptor._settings()
-        return cls(name, {parameter: _plain(settings[parameter]) for parameter in known.rules})
+        return cls(name, {one: _plain(settings[one]) for one in known.rules}, getattr(descriptor, "embedded", None))
 
     @property
     def known(self) -> KnownDescriptor:
@@ -411,7 +420,8 @@ class DescriptorRecord:
     def build(self) -> Any:
         """Build the descriptor."""
         module = importlib.import_module(f"bagwise.descriptors.{self.known.module}")
-        return getattr(module, self.name)(**self.parameters)
+        own = {} if self.embedded is None else {"network": self.embedded}
+        return getattr(module, self.name)(**{**self.parameters, **own})
 
 
 def _plain(value: Any) -> Any:

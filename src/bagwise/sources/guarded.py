@@ -1,9 +1,9 @@
 """Reads files of formats whose C libraries may crash or not end (HDF5, video) in a process of its own.
 
 The process opens nothing. It reads the file through the process that started it, and once its libraries are imported,
-it may not have another descriptor: it reaches no other file and no network, and starts no program, whatever a file
-makes a library try. Its memory and time are limited; if it ends too early, that is an error like others. Windows limits
-the time only.
+it may not have another descriptor: it reaches no other file and no network, whatever a file makes a library try, and
+neither would a program that it started, which would not even find its libraries. Its memory and time are limited; if it
+ends too early, that is an error like others. Windows limits the time only.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ Task = Callable[[BinaryIO, dict[str, Any], Limits, Send], None]
 
 # Parameters that messages name, as they are named where the process was started.
 _NAMES = ("id", "label", "layer", "limits", "split")
+_PROGRAM = "from bagwise.sources.guarded import serve; serve()"  # that of the process
 _BLOCK = 1 << 18  # bytes that the process asks for at a time
 _MOST_ASKED = 1 << 24
 _ENDING = 10.0  # seconds from the last message to the end of the process
@@ -117,7 +118,7 @@ class _Helper:
     def __init__(self, packages: tuple[str, ...], memory: int) -> None:
         places = os.pathsep.join(os.path.abspath(place) for place in sys.path)
         environment = os.environ | {"PYTHONPATH": places, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-        command = [sys.executable, "-c", "from bagwise.sources.guarded import serve; serve()"]
+        command = [sys.executable, "-c", _PROGRAM]
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
         # in a session of its own it gets no Ctrl-C: who started it ends it
         self.process = subprocess.Popen(command, env=environment, start_new_session=True, **pipes)

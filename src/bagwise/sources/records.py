@@ -396,8 +396,8 @@ class Columns(NamedTuple):
     id: str | None
     split: str | None
 
-    def found_in(self, names: Iterable[str]) -> Columns:
-        """Fill in usual names; raise an error if a column is missing."""
+    def found_in(self, names: Iterable[str], *, in_line: bool) -> Columns:
+        """Fill in usual names; raise an error if a column is missing. `in_line`: whether names are in a first line."""
         there = list(names)
 
         def chosen(wanted: str) -> str:
@@ -412,10 +412,11 @@ class Columns(NamedTuple):
         if not text:
             text = tuple(filter(None, [usual_column(USUAL_TEXT, there, taken)]))
         if not text:
+            named = in_python("name its columns by columns=", "write a line with names of columns before it")
             raise BagwiseError(
                 f"none of the columns is named {', '.join(USUAL_TEXT)}; there are {shortened(there)}. "
-                f"Choose by {argument('text')}. If the first line of the file is a record already, "
-                + in_python("name its columns by columns=", "write a line with names of columns before it")
+                f"Choose by {argument('text')}"
+                + (f". If the first line of the file is a record already, {named}" if in_line else "")
             )
         usual = (usual_column(known, there, taken) for known in (USUAL_LABEL, ("id",), ("split",)))
         label, id, split = (other if name is None else name for name, other in zip(given, usual, strict=True))
@@ -491,7 +492,7 @@ class _File:
         return columns._replace(label=label, split=found.split if columns.split is None else columns.split)
 
     def _columns_in(self, names: Iterable[str]) -> Columns:
-        columns = self.wanted.found_in(names)
+        columns = self.wanted.found_in(names, in_line=self.format.delimiter is not None)
         if self.label_from == "column" and columns.label is None:
             raise BagwiseError(
                 f"no column is the label; there are {shortened(list(names))}. Choose one by {argument('label')}"

@@ -396,12 +396,18 @@ def _like_texts(values: Sequence[str]) -> bool:
     return len(set(values)) * 2 > len(values) and any(" " in value.strip() for value in values)
 
 
-def text_column(number: int, name: str, values: Sequence[str]) -> BagwiseError:
-    """Build the error for a column that has no numbers, with advice by its values."""
+def text_column(number: int, name: str, values: Sequence[str], *, records: bool = True) -> BagwiseError:
+    """Build the error for a column that has no numbers, with advice by its values.
+
+    `records` tells whether texts can be read from files of this format.
+    """
     if not name:
         return BagwiseError(f"column {number} has no name and no numbers (a comma at the end of lines?). Remove it.")
     label, text = argument("label", name), argument("text", name)
-    if _like_texts(values):
+    if not records:
+        saved = "texts to learn from are read from .csv, .tsv, .jsonl or .xlsx files" + in_python(", and data frames")
+        advice = f"If it is the label, choose it by {label}; {saved}"
+    elif _like_texts(values):
         advice = f"If these are the texts to learn from, choose them by {text}; if it is the label, by {label}"
     else:
         advice = f"If it is the label, choose it by {label}; if these are the texts to learn from, by {text}"
@@ -418,7 +424,7 @@ def read_parquet(path: str, reading: Reading) -> RawTable:
     others = columns.read(table.column, texts)
     for i in columns.numbers:
         if i in texts:
-            raise text_column(i, columns.names[i], table.column(i)[:_SAMPLE])
+            raise text_column(i, columns.names[i], table.column(i)[:_SAMPLE], records=False)
         if i not in numbers:
             raise BagwiseError(
                 f"column {columns.names[i]!r} is {kinds[i]}, not numbers. Remove it, or choose it by "

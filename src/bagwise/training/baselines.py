@@ -69,11 +69,15 @@ def with_pooled(
 
     Standardised, with a logistic regression, they are what most people take from a network.
     """
+    found = [*baselines, pooled_baseline(pooled, codes, options)]
+    return sorted(found, key=lambda one: float(one["error"]))
+
+
+def pooled_baseline(pooled: NDArray[np.float32], codes: NDArray[np.int64], options: FitOptions) -> dict[str, Any]:
+    """Cross-validate a logistic regression on standardised pooled features; see `with_pooled`."""
     from bagwise.training.method import folds_of
 
-    errors = _pooled_errors(pooled, codes, folds_of(codes, options), options)
-    found = [*baselines, _baseline(POOLED, errors, pooled.shape[1])]
-    return sorted(found, key=lambda one: float(one["error"]))
+    return _baseline(POOLED, _pooled_errors(pooled, codes, folds_of(codes, options), options), pooled.shape[1])
 
 
 def baselines_of(model: Model, evaluation: Evaluation | None = None) -> tuple[Baseline, ...]:

@@ -22,6 +22,7 @@ from bagwise.model import Model, PathErrors
 from bagwise.model.vectorizers import Progress, WordSample, no_progress
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import Skipped, SkippedItemsWarning
+from bagwise.training.baselines import POOLED, pooled_baseline
 from bagwise.training.items import N_SAMPLED_ITEMS, count_words, open_items
 from bagwise.training.learning import cross_validate
 from bagwise.training.method import Method, adapt_to_table, choose_method, folds_of, make_svm, no_convergence_warnings
@@ -222,7 +223,8 @@ def compare_criteria(
         Numbers of groups; None: 2, 5, 10, 20 and so on up to all words.
     references : bool, default=None
         Whether to add a linear SVM on all words, on as many singular vectors, and on as many words selected by chi² and
-        mRMR; those that would take too long are left out. None: if `criteria` is None.
+        mRMR, and for network words a logistic regression on pooled features of the network; those that would take too
+        long are left out. None: if `criteria` is None.
     progress : callable, default=None
         See `fit_model`.
     **options
@@ -302,6 +304,13 @@ def compare_criteria(
             found = score_reference(one, codes, widths, splits, usual, svm, follow)
             path = PathErrors(tried, tuple(found.errors), tuple(found.standard_errors), compared[0].path.protocol)
             compared.append(ComparedCriterion(one.name, path, time.perf_counter() - started, reference=True))
+    if data.pooled is not None:
+        started = time.perf_counter()
+        report(f"Cross-validating {POOLED}", 0, 0)
+        pooled, n = pooled_baseline(data.pooled, codes, chosen), len(tried)
+        errors, deviations = (pooled["error"],) * n, (pooled["standard_error"],) * n
+        path = PathErrors(tried, errors, deviations, compared[0].path.protocol)
+        compared.append(ComparedCriterion(POOLED, path, time.perf_counter() - started, reference=True))
     return compared
 
 
@@ -354,6 +363,10 @@ def _without_lone_items(prepared: Prepared) -> Prepared:
     rows = np.flatnonzero(counts[prepared.codes] > 1)
     classes = tuple(name for k, name in enumerate(prepared.classes) if counts[k] > 1)
     data = replace(
-        prepared.data, collection=prepared.data.collection[rows], histograms=prepared.data.histograms[rows], samples={}
+        prepared.data,
+        collection=prepared.data.collection[rows],
+        histograms=prepared.data.histograms[rows],
+        samples={},
+        pooled=None if prepared.data.pooled is None else prepared.data.pooled[rows],
     )
     return replace(prepared, data=data, classes=classes, codes=np.unique(prepared.codes[rows], return_inverse=True)[1])

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from bagwise._utils.text import agree, how_many
 from bagwise.codebooks.normalizing import WordWeighting
+from bagwise.descriptors.registry import split_names, without_folder
 from bagwise.distributed.executors import executor_of
 from bagwise.errors import OptionError
 from bagwise.merging.hierarchy import Hierarchy
@@ -174,9 +175,9 @@ def fit_model(
     progress : callable, default=None
         Called with the name of a step, the number of items done, and the number of all items (0: unknown).
     **options
-        Other parameters of `FitOptions`: `n_words`, `descriptor`, `step`, `patch`, `max_side`, `pyramid`, `root`,
-        `n_tables`, `min_count`, `stop_words`, `ngrams`, `C`, `folds`, `modality`, `text`, `label`, `keep`, `encoding`,
-        `on_error`, `cache`, `storage_options`, `memory_limit`, `partition`, `random_state`, `n_jobs`.
+        Other parameters of `FitOptions`: `n_words`, `descriptor`, `n_frames`, `step`, `patch`, `max_side`, `pyramid`,
+        `root`, `n_tables`, `min_count`, `stop_words`, `ngrams`, `C`, `folds`, `modality`, `text`, `label`, `keep`,
+        `encoding`, `on_error`, `cache`, `storage_options`, `memory_limit`, `partition`, `random_state`, `n_jobs`.
 
     Returns
     -------
@@ -341,6 +342,7 @@ def _merged_on_sample(method: Method, data: WordData, codes: NDArray[np.int64] |
 def _kept_options(options: FitOptions) -> dict[str, Any]:
     """Return the options that a model keeps: none of this machine, and no limits, which others have to choose."""
     kept = options.to_dict() | {"cache": None, "labels": None, "partition": None}
+    kept["descriptor"] = "+".join(map(without_folder, split_names(options.descriptor)))
     del kept["limits"], kept["n_jobs"]
     return kept
 

@@ -538,10 +538,18 @@ class ItemIndex:
             return write_tensors(path, INDEX_KIND, schema, header, tensors, private=True)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, verify: bool = False, trust_pattern: bool = False) -> ItemIndex:
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        verify: bool = False,
+        trust_pattern: bool = False,
+        network: Any = None,
+    ) -> ItemIndex:
         """Open a file that `save` wrote, memory-mapped, or a folder of an earlier version.
 
-        With `verify`, what is mapped is read once and checked; for `trust_pattern` see `Model.load`.
+        With `verify`, what is mapped is read once and checked; for `trust_pattern` and `network` see
+        `Model.load`.
         """
         place = Path(path)
         if not place.exists():
@@ -552,9 +560,10 @@ class ItemIndex:
             parts = (_read_folder if place.is_dir() else _read_file)(place, verify, trust_pattern)
             model, index, header, ids, codes, blend, answers, places, clusters = parts
             about = _check_items(header, ids, codes, index.ids)
-            return cls(model, index, *about, header.get("by", "groups"), blend, answers, places, clusters)
+            found = cls(model, index, *about, header.get("by", "groups"), blend, answers, places, clusters)
         except _Damaged as error:
             raise BagwiseError(f"{place} is damaged: {error}") from error
+        return found if network is None else replace(found, model=model.with_network(network))
 
 
 class _Damaged(BagwiseError):

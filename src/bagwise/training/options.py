@@ -49,6 +49,7 @@ _ALIASES = {
     "to": "n_groups",
     "words": "n_words",
     "jobs": "n_jobs",
+    "frames": "n_frames",
     "seed": "random_state",
 }
 
@@ -74,6 +75,7 @@ _READING = (*_COLUMNS, "keep", "labels", "extensions", "sep", "sheet", "encoding
 _ONLY_FOR: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("descriptor", "step", "patch"), ("images", "videos")),
     "max_side": ("images",),
+    "n_frames": ("videos",),
     "root": ("images", "videos", "table"),
     **dict.fromkeys(("min_count", "stop_words", "ngrams"), ("texts",)),
 }
@@ -102,6 +104,8 @@ class FitOptions:
         images, "hog-hof" or "network" for videos. Several
         in a list, or joined by "+", have a vocabulary each. "auto" for images: "network" where ``bagwise[network]`` is
         installed, otherwise "sift+color", or "sift" if they are grey; see `choose_descriptor` for small ones.
+    n_frames : int, default=None
+        Videos: frames that a network describes, evenly spread; None: 16.
     step, patch : int, default=None
         Pixels between two descriptors, and the side of the square each describes; None: defaults of the descriptor. Of
         several descriptors, those of the first. "sift" describes squares of this side and of twice this side.
@@ -179,6 +183,7 @@ class FitOptions:
     n_words: int | None = None
     criterion: str = "auto"
     descriptor: str = "auto"
+    n_frames: int | None = None
     step: int | None = None
     patch: int | None = None
     max_side: int = MAX_SIDE
@@ -231,7 +236,7 @@ class FitOptions:
             raise OptionError("n_groups", f'n_groups must be an integer or "auto", got {self.n_groups!r}.')
         if self.n_groups != "auto":
             self._check_integer("n_groups", 1)
-        for name, least in (("n_words", 2), ("step", 1), ("patch", 1), ("partition", 1)):
+        for name, least in (("n_words", 2), ("n_frames", 1), ("step", 1), ("patch", 1), ("partition", 1)):
             if getattr(self, name) is not None:
                 self._check_integer(name, least)
         for name, least in (("min_count", 1), ("ngrams", 1), ("folds", 0)):
@@ -396,9 +401,12 @@ def make_descriptors(options: FitOptions, modality: str) -> list[Any]:
         if modality == "images":
             made[-1].set_params(max_side=options.max_side or None)
         elif registry.DESCRIPTORS[kind].frames:
-            made[-1].set_params(n_frames=_N_FRAMES)
+            made[-1].set_params(n_frames=options.n_frames or _N_FRAMES)
         if name == "sift":
             made[-1].set_params(scales=SIFT_SCALES)
+    if options.n_frames is not None and not any("n_frames" in one.get_params(deep=False) for one in made):
+        message = f"The descriptor {names[0]!r} has no n_frames. Remove n_frames, or choose network."
+        raise OptionError("n_frames", message)
     first, taken = made[0], made[0].get_params(deep=False)
     for option, parameter in (("step", "step"), ("patch", "cell" if "cell" in taken else "patch")):
         value = getattr(options, option)

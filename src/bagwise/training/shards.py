@@ -97,10 +97,16 @@ class ShardedIndex:
     reading: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None) -> ShardedIndex:
+    def load(
+        cls,
+        folder: str | os.PathLike[str],
+        *,
+        storage_options: Mapping[str, Any] | None = None,
+        network: Any = None,
+    ) -> ShardedIndex:
         """Open a folder that `build_shards` has written, a path or URL.
 
-        `storage_options` are for URLs, see `bagwise.open_collection`.
+        `storage_options` are for URLs, see `bagwise.open_collection`; `network` as in `Model.load`.
         """
         place = _folder(folder, storage_options)
         storage = Storage.of(place)
@@ -120,7 +126,7 @@ class ShardedIndex:
             raise BagwiseError(f"{storage.file(SHARDS_FILE)} {error}") from error
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise BagwiseError(f"{storage.file(SHARDS_FILE)} is damaged ({error}). Build the index again.") from error
-        model = Model.load(storage.file(about.pop("model")))
+        model = Model.load(storage.file(about.pop("model")), network=network)
         return cls(folder=place, model=model, **about)
 
     def __len__(self) -> int:
@@ -211,10 +217,12 @@ class ShardedIndex:
         )
 
 
-def open_index(path: str | os.PathLike[str]) -> ItemIndex | ShardedIndex:
-    """Open an index: a file, or a folder of shards, which may be a URL."""
+def open_index(path: str | os.PathLike[str], *, network: Any = None) -> ItemIndex | ShardedIndex:
+    """Open an index: a file, or a folder of shards, which may be a URL; for `network` see `Model.load`."""
     place = as_place(path)
-    return ShardedIndex.load(place) if isinstance(place, Url) or is_sharded(place) else ItemIndex.load(place)
+    if isinstance(place, Url) or is_sharded(place):
+        return ShardedIndex.load(place, network=network)
+    return ItemIndex.load(place, network=network)
 
 
 def build_shards(
