@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bagwise.clustering import ClusterNumbers
 from bagwise.errors import BagwiseError
 from bagwise.report import (
     Baseline,
@@ -32,6 +33,7 @@ from bagwise.report import (
     write_report,
     write_results,
 )
+from bagwise.report.clusters import ClusterCard, ClusterSummary, ClusterTermTable, ShownItem
 from bagwise.report.svg import DARK, LIGHT, contrast, shades
 from bagwise.report.texts import count, digits_for, fixed, one_line, percent, plain, rounded_to_sum, seconds
 from report_helpers import Page, digits_report, matrix_of, scores_of
@@ -83,7 +85,65 @@ def data_of(names):
         notes=names,
         baselines=[Baseline(name, 0.5, 0.1, 7, 0.25) for name in names],
         tree=Tree([TreeRow(n, range(n), [1 / n] * n, range(n), names)], n, names, n),
+        clusters=clusters_of(names),
     )
+
+
+def clusters_of(names, **more):
+    """Clusters with the same texts in every place that takes texts."""
+    n, items = len(names), [ShownItem(name, None, name) for name in names]
+    cards = [
+        ClusterCard(
+            i, name, n - i, 0.5, 0.75, [(other, 0.5, 0.1) for other in names], [PICTURE], items[i], items, items[0]
+        )
+        for i, name in enumerate(names)
+    ]
+    points = np.random.default_rng(0).normal(size=(3 * n, 2)).astype(np.float32)
+    given = {
+        "numbers": ClusterNumbers((2, 3, 4), (0.5, 0.9, 0.6), (0.1, 0.1, 0.1)),
+        "agreement": (0.5, 0.25, 9, 3),
+        "points": points,
+        "point_clusters": np.repeat(np.arange(n, dtype=np.int32), 3),
+        "table": ClusterTermTable(names, range(n), np.linspace(0, 1, n * n).reshape(n, n)),
+    }
+    return ClusterSummary(cards, "kmeans", "words", 9 * n, 2, **given | more)
+
+
+def test_a_report_of_clusters_opens_with_them():
+    names = ["key, chip", "orbit, moon", "car, engine"]
+    summary = clusters_of(names)
+    html = render_report(replace(digits(), clusters=summary))
+    page = Page(html)
+    sections = [id for id in page.ids if id in ("clusters", "map", "terms", "setup", "groups")]
+    assert sections == ["clusters", "map", "terms", "setup", "groups"]
+    for part in (
+        *names,
+        "27 items in 3 clusters",
+        "2 items without words of the vocabulary",
+        "NMI 0.50",
+        "9 items of 27",
+    ):
+        assert part in page.text, part
+    assert "halves of the items agree most about clusters (0.90 of 1)" in page.text
+    assert sum(line.count("h0") for line in re.findall('<path d="([^"]*)" class="dots', html)) == 9
+    empty = {"numbers": None, "agreement": None, "table": None, "points": np.zeros((0, 2), np.float32)}
+    alone = Page(render_report(ReportData("Posts", clusters=clusters_of(names, **empty))))
+    assert [tag for tag in alone.tags if tag == "section"] == ["section"]
+    assert "is a suggestion" not in alone.text
+    assert "clusters" not in Page(render_report(digits())).ids
+
+
+def test_few_agreements_of_halves_are_called_little_and_many_clusters_are_listed():
+    names = [f"word{i}" for i in range(70)]
+    little = ClusterNumbers((2, 3), (0.2, 0.1), (0.1, 0.1))
+    page = Page(render_report(ReportData("Posts", clusters=clusters_of(names, numbers=little))))
+    assert "That is little: there may be no clusters." in page.text
+    assert "10 more clusters" in page.text
+    assert [tag for tag in page.tags if tag == "article"] == ["article"] * 60
+    measured = replace(clusters_of(names[:3]), shares_of="columns")
+    shown = Page(render_report(ReportData("Wine", clusters=measured))).text
+    assert "Columns by cluster" in shown
+    assert "+0.5" in shown
 
 
 def test_a_page_is_one_file_that_fetches_nothing_and_runs_its_script_alone():
@@ -181,7 +241,9 @@ def test_same_data_same_bytes(tmp_path):
     assert first.read_bytes() == second.read_bytes()
 
 
-@pytest.mark.parametrize("name", [field.name for field in fields(ReportData) if field.name != "title"])
+@pytest.mark.parametrize(
+    "name", [field.name for field in fields(ReportData) if field.name not in ("title", "clusters")]
+)
 def test_sections_without_data_are_left_out(name):
     whole, empty = digits(), ReportData("Empty")
     alone = Page(render_report(replace(empty, **{name: getattr(whole, name)})))

@@ -253,6 +253,8 @@ def run_fit(
     about = None if evaluation is None else evaluation.about_seen(fitted.model, " of the split test")
     for note in (*fitted.notes, *([] if about is None else [about])):
         session.note(note)
+    if not fitted.model.classes:
+        session.note(f"Without classes, there are clusters with names by: {command_line('cluster', source)}")
     session.skipped(fitted.data.skipped)  # the first is in a note
     if evaluation is not None:
         session.skipped(evaluation.skipped, len(evaluation.collection) + evaluation.n_skipped)

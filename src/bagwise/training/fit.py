@@ -28,7 +28,6 @@ from bagwise.training.learning import cross_validate, learn_groups, merged_block
 from bagwise.training.method import (
     Method,
     TablesPath,
-    adapt_to_size,
     adapt_to_table,
     choose_method,
     choose_weighting,
@@ -41,7 +40,6 @@ from bagwise.training.options import FitOptions
 from bagwise.training.preparing import WordData, prepare
 from bagwise.training.provenance import provenance_of
 from bagwise.training.seen import distinct_hashes
-from bagwise.training.sums import MOST_MERGED
 
 __all__ = ["Fit", "FittedModel", "check_groups", "fit_model", "run_fit"]
 
@@ -170,7 +168,7 @@ def fit_model(
     criterion : str, default="auto"
         A name from `bagwise.criteria`. "auto": "classifier" if there are at least as many groups as classes, or
         their number is chosen by cross-validation; with fewer groups or a pyramid "csm" for two classes of images or
-        videos, "aib" for others and for measurements; without classes "mmi", or "lpp" if that would take too long.
+        videos, "aib" for others and for measurements; without classes "clusters".
     client : distributed.Client, default=None
         Workers of this Dask cluster read, describe and count the items, and cross-validate. The model is the same.
         Needs ``bagwise[dask]``.
@@ -205,13 +203,25 @@ def fit_model(
     return FittedModel.of(run_fit(source, chosen, progress=progress, client=client))
 
 
-def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = None, client: Any = None) -> Fit:
+def run_fit(
+    source: Any,
+    options: FitOptions,
+    *,
+    use_classes: bool = True,
+    n_components: int | None = None,
+    progress: Progress | None = None,
+    client: Any = None,
+) -> Fit:
     """Fit a model as `fit_model` does.
 
     Parameters
     ----------
     source : Collection or path
     options : FitOptions
+    use_classes : bool, default=True
+        False: learn from all items as if none had a label or a split.
+    n_components : int, default=None
+        Move the words of images or videos by `ManifoldBagOfFeatures` with so many components.
     progress : callable, default=None
     client : distributed.Client, default=None
 
@@ -221,7 +231,7 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
     """
     report = progress or no_progress
     executor = None if client is None else executor_of(client, report)
-    prepared = prepare(source, options, report, executor)
+    prepared = prepare(source, options, report, executor, use_classes, n_components)
     data, classes, codes, log = prepared.data, prepared.classes, prepared.codes, prepared.log
     options = prepared.options
     check_groups(options, data.n_words)
@@ -229,8 +239,6 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
     modality = data.collection.modality
     method = choose_method(options, modality, len(classes), data.vocabularies)
     rows = data.rows
-    shape = data.whole().shape if rows is None else (min(rows.n_items, MOST_MERGED), data.n_words)
-    method = adapt_to_size(method, options, *shape)
     facts = None if rows is None else rows.facts
     method = adapt_to_table(method, data.whole() if facts is None else facts.statistics, modality, options)
     method = dataclasses.replace(method, in_blocks=rows is not None)
@@ -261,8 +269,9 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
     elif path is not None:
         n_groups = path.one_se
     else:
-        n_groups = min(max(DEFAULT_GROUPS, len(classes)), data.n_words)
-        log.notes.append(f"There are {n_groups} groups by default; only cross-validation can choose their number.")
+        n_groups = data.n_words if n_components is not None else min(max(DEFAULT_GROUPS, len(classes)), data.n_words)
+        if use_classes:
+            log.notes.append(f"There are {n_groups} groups by default; only cross-validation can choose their number.")
     if n_groups < len(classes):
         log.notes.append(_fewer_than_classes(n_groups, len(classes), method, path))
     tables = None
@@ -326,7 +335,7 @@ def _merged_on_sample(method: Method, data: WordData, codes: NDArray[np.int64] |
         apart = f", in {len(blocks)} random blocks; the neighbours of an item are those in its block"
     return (
         f"The criterion {method.criterion} compares items with each other, so words were merged on {n:,} items of the "
-        f"sample{apart}. The criteria classifier, aib, mlt and csm use all items."
+        f"sample{apart}. The criteria classifier, aib, clusters, mlt and csm use all items."
     )
 
 

@@ -17,6 +17,7 @@ from bagwise.errors import BagwiseError, argument, in_python
 from bagwise.retrieval.class_blend import ClassBlend
 from bagwise.sources.collection import Collection
 from bagwise.sources.row_lists import RowIds
+from bagwise.training.clustering import with_assigned
 from bagwise.training.index_features import add_rows, class_scores, weighted_words
 from bagwise.training.item_index import ItemIndex
 from bagwise.training.item_map import PLACED_BY, ItemMap
@@ -104,6 +105,7 @@ def with_items(index: ItemIndex, collection: Collection, histograms: Any, replac
         blend=blend,
         answers=None if index.answers is None else index.answers.with_items(model, collection, histograms),
         map=_extended(index, histograms),
+        clusters=with_assigned(index, histograms),
     )
 
 
@@ -149,6 +151,7 @@ def without_items(index: ItemIndex, ids: Sequence[str]) -> ItemIndex:
         blend=blend,
         answers=None if index.answers is None else index.answers.taken(kept),
         map=None if index.map is None else index.map.taken(kept),
+        clusters=None if index.clusters is None else index.clusters.taken(kept),
     )
 
 
