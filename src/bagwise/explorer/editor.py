@@ -22,6 +22,7 @@ from bagwise.explorer.items import StoredItems
 from bagwise.explorer.workspace import Cut, Workspace
 from bagwise.model import Model
 from bagwise.model.editing import possible_edits, unedited_model
+from bagwise.training.index_changes import takes_other_groups, with_model
 from bagwise.training.item_answers import Measured, Steered, TopClasses
 from bagwise.training.item_index import ItemIndex
 from bagwise.training.item_map import ItemMap
@@ -198,8 +199,8 @@ class Editor:
     @property
     def kinds(self) -> tuple[str, ...]:
         """Kinds of edits that are not refused."""
-        by_groups = self._index is not None and self._index.by == "groups"
-        return ("rename",) if by_groups else possible_edits(self.space.model)
+        fixed = self._index is not None and not takes_other_groups(self._index)
+        return ("rename",) if fixed else possible_edits(self.space.model)
 
     # Preparing
 
@@ -387,7 +388,7 @@ class Editor:
             raise Refused(409, "The model was changed in another window since this page was loaded. Reload the page.")
 
     def _check_index(self, edit: Mapping[str, Any]) -> None:
-        if self._index is not None and self._index.by == "groups" and edit["edit"] not in self.kinds:
+        if self._index is not None and edit["edit"] != "rename" and not takes_other_groups(self._index):
             raise BagwiseError(
                 "The items of this index are compared by the groups of its model, which can only be renamed. Edit the "
                 "model's own file, and build the index from it by: bagwise index MODEL SOURCE"
@@ -421,7 +422,7 @@ class Editor:
             if protocol and original is not None and rows.keys() - self._original_answers(step.model).keys():
                 protocol = f"{protocol}; edited groups as on the page Steer"
             answers = answers.replaced(rows, protocol, original)
-        return replace(self._index, model=step.model, answers=answers)
+        return replace(with_model(self._index, step.model), answers=answers)
 
     # Saving
 

@@ -91,8 +91,10 @@ def _search_by(space: Workspace) -> list[str]:
     """Return what items can be compared by in a search."""
     if not space.searchable:
         return []
-    both = bool(space.model.heads) if space.items is None or space.items.ways is None else space.items.ways == "both"
-    return ["words", "classes", "groups"] if both else ["groups"]
+    both = space.items is None or space.items.ways in (None, "both")
+    if not both:
+        return ["groups"]
+    return ["words", "classes", "groups"] if space.model.heads else ["words", "groups"]
 
 
 def _held_out(cut: Cut) -> dict[str, Any] | None:

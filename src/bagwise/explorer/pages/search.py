@@ -92,7 +92,7 @@ class SearchQuery:
         Number of items.
     by : str or None
         "words", "classes" or "both", see `ItemIndex.search`; "groups": those of the current cut. None: as the index
-        does.
+        does, "both" for most.
     metric : str or None
         For groups, see `BagIndex`; None: "hellinger".
     """
@@ -168,6 +168,8 @@ def _hits(
 ) -> list[dict[str, Any]]:
     """Find items, with what adds most to their scores; words without names by their groups."""
     cut, by = space.cut(n), None if asked.by == "groups" else asked.by
+    of_index = index.model if index.by == "both" and not index.model.heads else cut.model  # whose groups are compared
+    named = cut if of_index.n_groups == cut.model.n_groups else space.cut(of_index.n_groups)
     hits, shared = search_shared(index, query, k, by, cut.model if space.model.word_names is None else None)
     numbers, held = [space.numbers[hit.id] for hit in hits], space.items
     assert held is not None
@@ -181,7 +183,7 @@ def _hits(
             "shared": [
                 {
                     "kind": one.kind,
-                    "name": clean(cut.title(one.number) if one.kind == "group" else one.name),
+                    "name": clean(named.title(one.number) if one.kind == "group" else one.name),
                     "contribution": one.contribution,
                 }
                 for one in terms[:_SHOWN_SHARED]
