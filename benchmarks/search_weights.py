@@ -60,7 +60,7 @@ def parts(data: Path, only: list[str]) -> Iterator[Part]:
         if name in CHECKED_ON:
             drawn = {"checked": np.arange(len(items.labels))}
         for role, rows in drawn.items():
-            kept = np.sort(random.permutation(rows)[: MOST if role == "checked" or modality != "texts" else MOST])
+            kept = np.sort(random.permutation(rows)[:MOST])
             yield Part(name, role, modality, items.take(kept))
 
 

@@ -65,8 +65,8 @@ def index(
     by: Annotated[
         str | None,
         typer.Option(
-            help="What items are compared by: words, groups, classes, or both (default): words and classes, or words and "
-            "groups without a classifier."
+            help="What items are compared by: words, groups, classes, or both (default): words and classes, or words "
+            "and groups without a classifier."
         ),
     ] = None,
     metric: Annotated[
