@@ -1,3 +1,4 @@
+import itertools
 import warnings
 
 import numpy as np
@@ -11,7 +12,7 @@ from sklearn.preprocessing import normalize
 
 from bagwise import BagOfFeatures, Bags, BagwiseError, SpectralClusterer, clustering
 from bagwise.cli.using import _clusterers, _steadier_method
-from bagwise.clustering import _halves, cluster_bags, steadier
+from bagwise.clustering import _halves, cluster_bags, cluster_rows, steadier, suggest_n_clusters
 from bagwise.metrics import clustering_report
 
 
@@ -205,3 +206,67 @@ def test_short_items_are_not_halved():
     half = rng.binomial(short, 0.5)
     assert steadier(lambda _: [model.group(part) for part in (half, short - half)], makers, 0) == "spectral"
     assert _steadier_method(model, 8 * short, makers, 0) == "spectral"
+
+
+def blobs(n_each, n_kinds=4, seed=0, spread=0.15):
+    rng = np.random.default_rng(seed)
+    centres = 3 * np.eye(max(n_kinds, 3))[:n_kinds]
+    return np.concatenate([rng.normal(centre, spread, (n_each, centres.shape[1])) for centre in centres])
+
+
+def test_the_most_stable_number_is_that_of_clear_clusters():
+    X = blobs(30)
+    numbers = suggest_n_clusters(X)
+    assert numbers.suggested == 4
+    assert numbers.stability_of(4) > 0.95
+    assert numbers.stability_of(1) is None
+    assert numbers.sizes[0] == 2
+    assert max(numbers.sizes) <= len(X) / 5
+    assert suggest_n_clusters(X, n_jobs=2) == numbers
+    assert suggest_n_clusters(np.concatenate([X, np.repeat(X[:1], 500, axis=0)])) == numbers  # copies count once
+    assert suggest_n_clusters(X, [2, 4]).sizes == (2, 4)
+    for few in (X[:3], np.repeat(X[:2], 5, axis=0)):
+        with pytest.raises(BagwiseError, match="different items; there are"):
+            suggest_n_clusters(few)
+    with pytest.raises(BagwiseError, match="needs at least 160 different items"):
+        suggest_n_clusters(X, [80])
+
+
+def test_certainty_is_how_often_other_halves_say_the_same():
+    X = np.random.default_rng(0).normal(size=(400, 2))  # no clusters: the halves disagree at the borders
+    found = cluster_rows(X, 3)
+    agreed = np.zeros(len(X))
+    for seed in range(40):
+        half = np.random.default_rng(100 + seed).permutation(400)[:200]
+        own = cluster_rows(X[half], 3, random_state=seed).assign(X)[0]
+        names = [np.bincount(found.labels[own == k], minlength=3) for k in range(3)]
+        best = max(itertools.permutations(range(3)), key=lambda p: sum(names[k][p[k]] for k in range(3)))
+        agreed += np.array(best)[own] == found.labels
+    assert abs(found.certainty.mean() - (agreed / 40).mean()) < 0.08
+    assert np.corrcoef(found.certainty, agreed)[0, 1] > 0.5
+    clear = cluster_rows(blobs(30), 4)
+    assert clear.certainty.min() > 0.99
+
+
+def test_clustered_rows_are_those_of_kmeans_whatever_the_order_and_the_threads():
+    X = blobs(20)
+    found = cluster_rows(X, 4, random_state=1)
+    assert normalized_mutual_info_score(found.labels, KMeans(4, n_init=10, random_state=0).fit(X).labels_) == 1
+    for c in range(4):
+        np.testing.assert_allclose(found.centers[c], X[found.labels == c].mean(axis=0))
+    labels, certainty = found.assign(X)
+    np.testing.assert_array_equal(labels, found.labels)
+    np.testing.assert_allclose(certainty, found.certainty)
+    np.testing.assert_array_equal(cluster_rows(X, 4, random_state=1, n_jobs=2).certainty, found.certainty)
+    order = np.random.default_rng(2).permutation(len(X))
+    shuffled = cluster_rows(X[order], 4, random_state=1).labels
+    assert normalized_mutual_info_score(shuffled, found.labels[order]) == 1
+    copies = cluster_rows(np.concatenate([X, np.repeat(X[:1], 100, axis=0)]), 4, random_state=1)
+    np.testing.assert_allclose(np.sort(copies.centers, axis=0), np.sort(found.centers, axis=0))
+    np.testing.assert_array_equal(copies.labels[80:], copies.labels[0])
+    given = cluster_rows(X, 2, labels=np.repeat([5, 1], 40))
+    assert given.labels.tolist() == [0] * 40 + [1] * 40  # of equal sizes the one of the first item
+    with pytest.raises(BagwiseError, match="only 80 different items"):
+        cluster_rows(X, 81)
+    with pytest.raises(BagwiseError, match="labels must be 80 numbers"):
+        cluster_rows(X, 2, labels=[0, 1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -12,29 +13,34 @@ import numpy as np
 import scipy.sparse as sp
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment, minimize_scalar
+from scipy.special import log_softmax, softmax
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import mutual_info_score
+from sklearn.metrics import adjusted_rand_score, mutual_info_score
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from bagwise._compat import N_JOBS, Interval, StrOptions, _fit_context
+from bagwise._utils.checks import check_integer
 from bagwise._utils.matrices import check_non_negative
 from bagwise._utils.memory import check_memory
-from bagwise._utils.validation import validate_data
+from bagwise._utils.validation import check_array, validate_data
 from bagwise.bags import Bags
 from bagwise.bags.bags import offsets_of
 from bagwise.codebooks.bag_of_features import BagNormalizer
 from bagwise.codebooks.batches import as_batches
+from bagwise.codebooks.kmeans import distinct_rows, kmeans
 from bagwise.codebooks.manifold.learning import chi2_distances
 from bagwise.codebooks.manifold.target import LAPLACIANS, embed, neighbor_graph, typical_distance
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.kernels.additive import additive_kernel
 
-__all__ = ["SpectralClusterer", "cluster_bags", "steadier"]
+__all__ = ["ClusterNumbers", "ClusteredRows", "SpectralClusterer", "cluster_bags", "cluster_rows", "steadier"]
+__all__ += ["suggest_n_clusters"]
 
 METHODS = ("spectral", "kmeans")
 # Times that features are divided to choose a method.
@@ -336,3 +342,302 @@ def _halves(bags: Bags, random: np.random.RandomState) -> tuple[Bags, Bags]:
         positions = None if bags.positions is None else bags.positions[rows]
         halves.append(Bags(bags.values[rows], offsets_of((lengths + 1) // 2), positions, dtype=None))
     return halves[0], halves[1]
+
+
+# Numbers of clusters that are tried, each for at least so many rows.
+_SIZES = (*range(2, 13), 14, 16, 18, 20, 24, 28, 32, 36, 40)
+_ROWS_EACH = 5
+# Rows of a half; of more rows, others are drawn each time.
+_HALF = 2500
+_N_DRAWS = 3
+_N_STARTS = 3  # of k-means
+_SHARPNESS = (1e-2, 1e4)
+
+
+@dataclass(frozen=True)
+class ClusterNumbers:
+    """How stable clusters are at several numbers of clusters, see `suggest_n_clusters`.
+
+    Attributes
+    ----------
+    sizes : tuple of int
+        Numbers of clusters, ascending.
+    stability : tuple of float
+        Mean agreement (adjusted Rand index) of the clusters of two halves, at each size: 1 for the same clusters, 0 for
+        clusters that agree by chance.
+    standard_errors : tuple of float
+
+    Examples
+    --------
+    >>> from bagwise.clustering import ClusterNumbers
+    >>> numbers = ClusterNumbers((2, 3, 4, 5, 6), (0.5, 0.4, 0.6, 0.9, 0.7), (0.01,) * 5)
+    >>> numbers.suggested, numbers.others
+    (5, (2,))
+    """
+
+    sizes: tuple[int, ...]
+    stability: tuple[float, ...]
+    standard_errors: tuple[float, ...]
+
+    @property
+    def suggested(self) -> int:
+        """The most stable number; of equal ones the smallest."""
+        return self.sizes[int(np.argmax(self.stability))]
+
+    @property
+    def others(self) -> tuple[int, ...]:
+        """The other local maxima, the most stable first: numbers more stable than both of their neighbours."""
+        padded = np.concatenate([[-np.inf], self.stability, [-np.inf]])
+        peaks = np.flatnonzero((padded[1:-1] > padded[:-2]) & (padded[1:-1] > padded[2:]))
+        ranked = sorted(peaks.tolist(), key=lambda k: -self.stability[k])
+        return tuple(self.sizes[k] for k in ranked if self.sizes[k] != self.suggested)
+
+    def stability_of(self, size: int) -> float | None:
+        """Return the stability of a number of clusters; None if it was not tried."""
+        return self.stability[self.sizes.index(size)] if size in self.sizes else None
+
+
+@dataclass(frozen=True, eq=False)
+class ClusteredRows:
+    """Clusters of the rows of a matrix, see `cluster_rows`.
+
+    Attributes
+    ----------
+    labels : ndarray of shape (n,)
+        Numbers of clusters from 0, the largest cluster first.
+    certainty : ndarray of shape (n,)
+        From 0 to 1: the estimated probability that clusters of another half of the rows put this one into the same
+        cluster.
+    centers : ndarray of shape (n_clusters, n_features)
+    sharpness : float
+        What scores are multiplied by to give certainty, see `assign`.
+    """
+
+    labels: NDArray[np.intp]
+    certainty: NDArray[np.float64]
+    centers: NDArray[np.float64]
+    sharpness: float
+
+    def assign(self, X: Any) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+        """Return the cluster with the nearest centre, and the certainty, of further rows."""
+        probabilities = center_probabilities(X, self.centers, self.sharpness)
+        labels = probabilities.argmax(axis=1)
+        return labels, probabilities[np.arange(len(labels)), labels]
+
+
+def suggest_n_clusters(
+    X: Any,
+    sizes: Sequence[int] | None = None,
+    *,
+    n_draws: int = _N_DRAWS,
+    random_state: int = 0,
+    n_jobs: int | None = None,
+    progress: Callable[[int, int], Any] | None = None,
+) -> ClusterNumbers:
+    """Suggest a number of clusters by stability: clusters that another half of the data gives as well.
+
+    The rows are divided into two halves at random, each half is clustered by k-means, and all rows are given to the
+    nearest centre of either. The agreement of the two answers is the adjusted Rand index; its mean over several draws
+    is the stability [1]_. Equal rows count once. Of more than 5000 different rows, so many are drawn each time.
+
+    Stability is evidence, not proof: coarse clusters of fine ones may be as stable as these, so that the other local
+    maxima deserve a look, and data without any clusters have a most stable number too.
+
+    Parameters
+    ----------
+    X : array-like of shape (n, n_features)
+        Features in which Euclidean distances mean something, such as rows of unit length.
+    sizes : sequence of int, default=None
+        Numbers of clusters to try. None: from 2 to 40, at most one for 5 different rows.
+    n_draws : int, default=3
+    random_state : int, default=0
+    n_jobs : int, default=None
+        Number of threads. The result does not depend on it.
+    progress : callable, default=None
+        Called with what is done and what there is to do.
+
+    Returns
+    -------
+    numbers : ClusterNumbers
+
+    References
+    ----------
+    .. [1] U. von Luxburg. Clustering stability: an overview. Foundations and Trends in Machine Learning 2, 2010.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bagwise.clustering import suggest_n_clusters
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.concatenate([rng.normal(centre, 0.1, (20, 2)) for centre in ((0, 0), (4, 0), (0, 4))])
+    >>> suggest_n_clusters(X).suggested
+    3
+    """
+    rows = _distinct(X)[0]
+    n = len(rows)
+    most = max(n // _ROWS_EACH, 2)
+    tried = tuple(sorted({check_integer(size, "sizes", 2) for size in (sizes or _SIZES)}))
+    wanted = tried if sizes is not None else tuple(size for size in tried if size <= most)
+    if n < 4 or wanted[-1] > n // 2:
+        raise BagwiseError(
+            f"The stability of {wanted[-1]} clusters needs at least {max(4, 2 * wanted[-1])} different items; there "
+            f"are {n}. Give the number of clusters."
+        )
+    random = np.random.default_rng(random_state)
+    found = np.empty((n_draws, len(wanted)))
+    for draw in range(n_draws):
+        chosen, halves = _draw(n, random)
+        points = rows[chosen]
+        for k, size in enumerate(wanted):
+            answers = [_nearest(points, _means(points[half], size, random, n_jobs)) for half in halves]
+            found[draw, k] = adjusted_rand_score(*answers)
+            if progress is not None:
+                progress(draw * len(wanted) + k + 1, n_draws * len(wanted))
+    errors = found.std(axis=0, ddof=1) / np.sqrt(n_draws) if n_draws > 1 else np.zeros(len(wanted))
+    return ClusterNumbers(wanted, tuple(found.mean(axis=0).tolist()), tuple(errors.tolist()))
+
+
+def cluster_rows(
+    X: Any,
+    n_clusters: int,
+    *,
+    labels: Any = None,
+    random_state: int = 0,
+    n_jobs: int | None = None,
+) -> ClusteredRows:
+    """Cluster the rows of a matrix by k-means, and say how certain each row's cluster is.
+
+    1. Different rows are clustered; equal rows count once, and are in one cluster.
+    2. The clusters of random halves of the rows are matched with these. The certainty of a row is
+       ``softmax(sharpness * (x·c - |c|² / 2))`` over the centres c, for its cluster; the sharpness is that which makes
+       the clusters of the halves most likely. So 0.7 means that clusters of half of the rows put about 7 of 10 such
+       rows into the same cluster.
+
+    Parameters
+    ----------
+    X : array-like of shape (n, n_features)
+    n_clusters : int
+    labels : array-like of shape (n,), default=None
+        Clusters by another method, numbered from 0, whose centres are their means. None: those of k-means.
+    random_state : int, default=0
+        The same seed gives the same clusters.
+    n_jobs : int, default=None
+        Number of threads. The result does not depend on it.
+
+    Returns
+    -------
+    found : ClusteredRows
+
+    Examples
+    --------
+    >>> from bagwise.clustering import cluster_rows
+    >>> found = cluster_rows([[0.0, 1], [0, 0.9], [0, 1], [1, 0], [0.9, 0], [0.5, 0.45]], 2)
+    >>> found.labels.tolist(), bool(found.certainty[5] < found.certainty[3])
+    ([0, 0, 0, 1, 1, 1], True)
+    >>> found.assign([[0.1, 1]])[0].tolist()
+    [0]
+    """
+    rows, which = _distinct(X)
+    n_clusters, random = check_integer(n_clusters, "n_clusters", 1), np.random.default_rng(random_state)
+    if n_clusters > len(rows):
+        raise BagwiseError(
+            f"n_clusters={n_clusters}, but there are only {len(rows)} different items. Set at most {len(rows)}."
+        )
+    if labels is None:
+        found = kmeans(
+            rows,
+            n_clusters,
+            n_init=_N_STARTS,
+            random_state=int(random.integers(2**31)),
+            n_threads=effective_n_jobs(n_jobs),
+        ).labels[which]
+    else:
+        found = np.asarray(labels, dtype=np.intp)
+        if found.shape != (len(which),) or found.min(initial=0) < 0:
+            raise BagwiseError(f"labels must be {len(which)} numbers of clusters from 0, got shape {found.shape}.")
+    _, first, found, sizes = np.unique(found, return_index=True, return_inverse=True, return_counts=True)
+    rank = np.empty(len(sizes), np.intp)
+    rank[np.lexsort((first, -sizes))] = np.arange(len(sizes))
+    found = rank[found]
+    of_rows = np.empty(len(rows), np.intp)
+    of_rows[which] = found
+    centers = _centers_of(rows, of_rows, len(sizes))
+    sharpness = _sharpness(rows, of_rows, centers, random, n_jobs)
+    certainty = center_probabilities(rows, centers, sharpness)[np.arange(len(rows)), of_rows]
+    if labels is not None:  # equal rows may be in several clusters
+        certainty = center_probabilities(rows, centers, sharpness)[which, found]
+        return ClusteredRows(found, certainty, centers, sharpness)
+    return ClusteredRows(found, certainty[which], centers, sharpness)
+
+
+def center_probabilities(X: Any, centers: NDArray[np.float64], sharpness: float) -> NDArray[np.float64]:
+    """Return the probability of each cluster for rows, shape (n, n_clusters), see `cluster_rows`."""
+    return softmax(sharpness * _scores(np.asarray(X, dtype=np.float64), centers), axis=1)
+
+
+def _scores(X: NDArray[np.float64], centers: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return half of the negative squared distances from centres, up to a constant for each row."""
+    return X @ centers.T - 0.5 * (centers**2).sum(axis=1)
+
+
+def _distinct(X: Any) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+    """Return the different rows of a matrix, and which of them each row is."""
+    values = check_array(X, dtype=np.float64, order="C")
+    first, which = distinct_rows(values)
+    return values[first], which
+
+
+def _draw(n: int, random: np.random.Generator) -> tuple[NDArray[np.intp], tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """Draw rows, and divide them into two halves."""
+    size = min(n, 2 * _HALF)
+    chosen = random.permutation(n)[:size]
+    return chosen, (np.arange(size // 2), np.arange(size // 2, size))
+
+
+def _means(
+    points: NDArray[np.float64], size: int, random: np.random.Generator, n_jobs: int | None
+) -> NDArray[np.float64]:
+    """Return the centres of k-means, fewer if there are fewer points."""
+    seed, size = int(random.integers(2**31)), min(size, len(points))
+    labels = kmeans(points, size, random_state=seed, n_threads=effective_n_jobs(n_jobs)).labels
+    return _centers_of(points, labels, size)
+
+
+def _centers_of(points: NDArray[np.float64], labels: NDArray[np.intp], n: int) -> NDArray[np.float64]:
+    indicator = sp.csr_array((np.ones(len(labels)), (labels, np.arange(len(labels)))), shape=(n, len(labels)))
+    return np.asarray(indicator @ points) / np.bincount(labels, minlength=n)[:, np.newaxis]
+
+
+def _nearest(points: NDArray[np.float64], centers: NDArray[np.float64]) -> NDArray[np.intp]:
+    return _scores(points, centers).argmax(axis=1)
+
+
+def _sharpness(
+    rows: NDArray[np.float64],
+    labels: NDArray[np.intp],
+    centers: NDArray[np.float64],
+    random: np.random.Generator,
+    n_jobs: int | None,
+) -> float:
+    """Return the sharpness that makes the clusters of random halves most likely, matched with the clusters of all."""
+    n_clusters = len(centers)
+    if n_clusters == 1 or len(rows) < 4:
+        return 1.0
+    scores, answers = [], []
+    for _ in range(_N_DRAWS):
+        chosen, halves = _draw(len(rows), random)
+        points = rows[chosen]
+        own = _scores(points, centers)
+        for half in halves:
+            found = _nearest(points, _means(points[half], n_clusters, random, n_jobs))
+            shared = np.zeros((n_clusters, n_clusters))
+            np.add.at(shared, (found, labels[chosen]), 1)
+            scores.append(own)
+            answers.append(linear_sum_assignment(-shared)[1][found])
+    every, which = np.concatenate(scores), np.concatenate(answers)
+
+    def loss(log_sharpness: float) -> float:
+        return -float(log_softmax(np.exp(log_sharpness) * every, axis=1)[np.arange(len(which)), which].mean())
+
+    low, high = np.log(_SHARPNESS)
+    return float(np.exp(minimize_scalar(loss, bounds=(low, high), method="bounded", options={"xatol": 1e-3}).x))

@@ -20,6 +20,7 @@ from bagwise.retrieval.class_blend import ClassBlend
 from bagwise.retrieval.group_blend import GroupBlend
 from bagwise.sources.collection import Collection
 from bagwise.sources.row_lists import RowIds
+from bagwise.training.clustering import with_assigned
 from bagwise.training.index_features import add_rows, class_scores
 from bagwise.training.index_words import IndexedWords
 from bagwise.training.item_index import ItemIndex
@@ -108,6 +109,7 @@ def with_items(index: ItemIndex, collection: Collection, histograms: Any, replac
         blend=blend,
         answers=None if index.answers is None else index.answers.with_items(model, collection, histograms),
         map=_extended(index, histograms),
+        clusters=with_assigned(index, histograms),
     )
 
 
@@ -153,6 +155,7 @@ def without_items(index: ItemIndex, ids: Sequence[str]) -> ItemIndex:
         blend=blend,
         answers=None if index.answers is None else index.answers.taken(kept),
         map=None if index.map is None else index.map.taken(kept),
+        clusters=None if index.clusters is None else index.clusters.taken(kept),
     )
 
 

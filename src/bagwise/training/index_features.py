@@ -16,6 +16,7 @@ from bagwise.retrieval.class_blend import ClassBlend
 from bagwise.retrieval.group_blend import GroupBlend
 
 __all__ = ["SIMILARITIES", "add_rows", "chosen_by", "class_scores", "features", "second_features", "weighted_words"]
+__all__ += ["word_frequencies"]
 
 SIMILARITIES = ("words", "groups", "classes", "both")
 _BATCH = 4096  # items whose features are computed at a time
@@ -69,7 +70,7 @@ def features(model: Model, histograms: Any, by: str, metric: str) -> Any:
     """Return what items are compared by, where that is words or groups."""
     if by == "groups":
         return model.group(_above_shift(model, histograms), normalize=("l1",))
-    return weighted_words(model, histograms) if metric == "inner" else _word_frequencies(model, histograms)
+    return weighted_words(model, histograms) if metric == "inner" else word_frequencies(model, histograms)
 
 
 def weighted_words(model: Model, histograms: Any) -> Any:
@@ -77,10 +78,10 @@ def weighted_words(model: Model, histograms: Any) -> Any:
     given = as_histograms(_above_shift(model, histograms), model.n_cells * model.hierarchy.n_words)
     if model.norm == "l2":
         return model.weighting.apply(given, model.n_cells) / np.sqrt(len(model.vocabularies))
-    return normalize_rows(_word_frequencies(model, given), "power")
+    return normalize_rows(word_frequencies(model, given), "power")
 
 
-def _word_frequencies(model: Model, histograms: Any) -> Any:
+def word_frequencies(model: Model, histograms: Any) -> Any:
     """Return relative frequencies of words, the same sum in each vocabulary; measurements are scaled before."""
     given = as_histograms(_above_shift(model, histograms), model.n_cells * model.hierarchy.n_words)
     weights = model.weighting.weights if model.term == "count" else None

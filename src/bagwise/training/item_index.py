@@ -38,6 +38,7 @@ from bagwise.training.index_features import (
     weighted_words,
 )
 from bagwise.training.item_answers import ANSWER_TENSORS, UNEDITED_TENSORS, ItemAnswers, TopClasses
+from bagwise.training.item_clusters import CLUSTER_TENSORS, ItemClusters
 from bagwise.training.item_map import MAP_TENSORS, ItemMap
 from bagwise.training.items import READING, first_labels, reading_of
 from bagwise.training.options import FitOptions
@@ -64,15 +65,17 @@ _TENSORS = _TENSORS_2 | {
 }
 _TENSORS_4 = _TENSORS | ANSWER_TENSORS
 _TENSORS_5 = _TENSORS | {name: replace(spec, optional=True) for name, spec in (ANSWER_TENSORS | MAP_TENSORS).items()}
-_TENSORS_5 |= UNEDITED_TENSORS
+_TENSORS_5 |= UNEDITED_TENSORS | CLUSTER_TENSORS
 # Metrics by which items are compared, unless another one is given.
 _METRICS = {"words": "inner", "groups": "hellinger", "classes": "inner", "both": "inner"}
 # Clusters of a map: as many as classes, within these bounds; the default if there are none.
 _LEAST_CLUSTERS, _MOST_CLUSTERS, _DEFAULT_CLUSTERS = 2, 20, 10
 
-# Model, index, header, ids, labels, blend, answers and map of a file.
+# Model, index, header, ids, labels, blend, answers, map and clusters of a file.
 _Blend: TypeAlias = "ClassBlend | GroupBlend | None"
-_Parts: TypeAlias = "tuple[Model, BagIndex, dict[str, Any], Any, Any, _Blend, ItemAnswers | None, ItemMap | None]"
+_Parts: TypeAlias = (
+    "tuple[Model, BagIndex, dict[str, Any], Any, Any, _Blend, ItemAnswers | None, ItemMap | None, ItemClusters | None]"
+)
 
 
 class Found(NamedTuple):
@@ -117,6 +120,8 @@ class ItemIndex:
         Answers for the items at several numbers of groups; None in files of earlier versions.
     map : ItemMap or None
         The items in two dimensions, see `with_map`.
+    clusters : ItemClusters or None
+        Clusters of the items with their names, see `with_clusters`.
 
     Examples
     --------
@@ -138,6 +143,7 @@ class ItemIndex:
     blend: ClassBlend | GroupBlend | None = None
     answers: ItemAnswers | None = None
     map: ItemMap | None = None
+    clusters: ItemClusters | None = None
 
     @classmethod
     def build(
@@ -457,6 +463,56 @@ class ItemIndex:
         found = ItemMap.of(rows, method, n_clusters=n_clusters, random_state=random_state, progress=progress)
         return replace(self, map=found)
 
+    def with_clusters(
+        self,
+        n_clusters: int | None = None,
+        *,
+        method: str = "auto",
+        histograms: Any = None,
+        random_state: int = 0,
+        n_jobs: int | None = None,
+        progress: Progress | None = None,
+    ) -> ItemIndex:
+        """Cluster the items by the groups of their words, and name the clusters; no labels are used.
+
+        Features are those of `bagwise.training.item_clusters.cluster_features`, read from the index where it compares
+        items by words or by groups; items with the same features count once.
+
+        Parameters
+        ----------
+        n_clusters : int, default=None
+            None: the most stable number, see `bagwise.clustering.suggest_n_clusters`.
+        method : {"auto", "kmeans", "spectral", "manifold"}, default="auto"
+            "kmeans" of the features; "spectral": `SpectralClusterer`. "auto": the one of both whose clusters of one
+            half of the words of each item tell more of those of the other half; k-means for more than 2000 items.
+            "manifold" is k-means, for a model whose words were learned by `ManifoldBagOfFeatures`.
+        histograms : CSR array or ndarray of shape (n_items, n_cells * d), default=None
+            Counts of the words of the items, which indexes of measurements, and of classes alone, do not hold.
+        random_state : int, default=0
+        n_jobs : int, default=None
+        progress : callable, default=None
+            See `fit_model`.
+
+        Returns
+        -------
+        index : ItemIndex
+
+        Examples
+        --------
+        >>> from bagwise.sources import TableCollection
+        >>> from bagwise.training import ItemIndex, fit_model
+        >>> rows = TableCollection(np.array([[4, 1, 0], [5, 2, 0], [1, 0, 5], [0, 0, 4]]), list("abcd"), [()] * 4)
+        >>> index = ItemIndex.build(fit_model(rows, n_groups=3).result.model, rows, rows.X).with_clusters(2)
+        >>> index.clusters.labels.tolist(), index.clusters.sizes.tolist()
+        ([0, 0, 1, 1], [2, 2])
+        """
+        from bagwise.training.clustering import with_clusters
+
+        return with_clusters(
+            self, n_clusters, method=method, histograms=histograms, random_state=random_state, n_jobs=n_jobs,
+            progress=progress,
+        )  # fmt: skip
+
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the index to one file, atomically. An existing file is replaced.
 
@@ -493,6 +549,9 @@ class ItemIndex:
         if self.map is not None:
             header["map"], places = self.map.to_parts()
             schema, tensors = _SCHEMA_WITH_MAP, tensors | places
+        if self.clusters is not None:
+            header["clusters"], clusters = self.clusters.to_parts()
+            schema, tensors = _SCHEMA_WITH_MAP, tensors | clusters
         with locked(path):
             return write_tensors(path, INDEX_KIND, schema, header, tensors, private=True)
 
@@ -509,9 +568,9 @@ class ItemIndex:
             raise BagwiseError(f"{place} is not an index. Create one by: bagwise index MODEL SOURCE")
         try:
             parts = (_read_folder if place.is_dir() else _read_file)(place, verify, trust_pattern)
-            model, index, header, ids, codes, blend, answers, places = parts
+            model, index, header, ids, codes, blend, answers, places, clusters = parts
             about = _check_items(header, ids, codes, index.ids)
-            return cls(model, index, *about, header.get("by", "groups"), blend, answers, places)
+            return cls(model, index, *about, header.get("by", "groups"), blend, answers, places, clusters)
         except _Damaged as error:
             raise BagwiseError(f"{place} is damaged: {error}") from error
 
@@ -541,12 +600,13 @@ def _read_file(path: Path, verify: bool, trust_pattern: bool) -> _Parts:
         ids = PackedStrings(tensors["ids"], tensors["id_offsets"]).tolist()
         model = read_model(tensors["model"], Model, trust_pattern=trust_pattern)
         blend = _read_blend(header, tensors, model, index) if header["schema"] >= _SCHEMA else None
-        answers, places, schema = None, None, header["schema"]
+        answers, places, clusters, schema = None, None, None, header["schema"]
         if schema >= _SCHEMA_WITH_ANSWERS:
             answers = ItemAnswers.from_parts(header.get("answers"), tensors, model)
         if schema >= _SCHEMA_WITH_MAP:
             places = ItemMap.from_parts(header.get("map"), tensors)
-        return model, index, header, ids, tensors["labels"].tolist(), blend, answers, places
+            clusters = ItemClusters.from_parts(header.get("clusters"), tensors, model)
+        return model, index, header, ids, tensors["labels"].tolist(), blend, answers, places, clusters
     except BagwiseError as error:
         raise _Damaged(str(error)) from error
 
@@ -588,7 +648,7 @@ def _read_folder(path: Path, verify: bool, trust_pattern: bool) -> _Parts:
         raise _Damaged(f"its {INDEX_ITEMS} does not belong to an index that this version of bagwise reads.")
     index = BagIndex.load(path / "items.index", verify=verify)
     model = Model.load(path / "model.bagwise", trust_pattern=trust_pattern)
-    return model, index, header, header.get("ids"), header.get("labels"), None, None, None
+    return model, index, header, header.get("ids"), header.get("labels"), None, None, None, None
 
 
 def _object(header: Mapping[str, Any], name: str) -> dict[str, Any]:

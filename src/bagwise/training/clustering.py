@@ -1,0 +1,230 @@
+"""Clusters of the items of an index: features, the method, the number of clusters, items that come later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from bagwise._utils.checks import check_integer
+from bagwise.clustering import ClusteredRows, SpectralClusterer, cluster_rows, steadier, suggest_n_clusters
+from bagwise.errors import BagwiseError, argument, parameter_name, unknown_name
+from bagwise.model.vectorizers import Progress, no_progress
+from bagwise.training.index_words import IndexedWords
+from bagwise.training.item_clusters import CLUSTER_METHODS, ItemClusters, cluster_features, unit_rows
+from bagwise.training.item_index import ItemIndex
+
+__all__ = ["ClusterData", "cluster_data", "with_assigned", "with_clusters"]
+
+# Items up to which both methods are tried.
+_MOST_HALVED = 2000
+# Words of the median item from which on they are halved: halves of shorter items are often empty, and clusters of items
+# with an empty half would be found again whatever the items hold.
+_FEWEST_HALVED = 8
+
+
+@dataclass(frozen=True, eq=False)
+class ClusterData:
+    """What the items of an index are clustered by.
+
+    Attributes
+    ----------
+    features : ndarray of float32, shape (n_items, n_features)
+        See `cluster_features`.
+    known : ndarray of bool, shape (n_items,)
+        Items with words.
+    scale : ndarray of float32, shape (n_features,), or None
+        Of measurements.
+    words : CSR array or ndarray of shape (n_items, n_cells * d), or None
+        Weighted words, scaled columns of measurements; None if the index does not hold them.
+    """
+
+    features: NDArray[np.float32]
+    known: NDArray[np.bool_]
+    scale: NDArray[np.float32] | None
+    words: Any
+
+
+def cluster_data(index: ItemIndex, histograms: Any = None) -> ClusterData:
+    """Return what the items of an index are clustered by; see `ItemIndex.with_clusters`.
+
+    Examples
+    --------
+    >>> from bagwise.sources import TableCollection
+    >>> from bagwise.training import fit_model
+    >>> rows = TableCollection(np.array([[4, 0, 0], [0, 0, 9]]), list("ab"), [()] * 2)
+    >>> index = ItemIndex.build(fit_model(rows, n_groups=3).result.model, rows, rows.X)
+    >>> cluster_data(index).features.tolist()
+    [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
+    """
+    model = index.model
+    if histograms is not None:
+        features, known, scale = cluster_features(model, histograms)
+        return ClusterData(features, known, scale, _weighted(index, histograms))
+    held = IndexedWords.of(index)
+    if held is not None:
+        features = _dense(held.features(model, ("l1", "power")))
+        words: Any = held.words(np.ones(len(index), np.bool_))
+    elif index.by == "groups" and model.column_shift is None and index.metric == "hellinger":
+        blocks = [_dense(block.rows()) for block in index.index.blocks()]
+        features, words = np.concatenate([np.zeros((0, model.n_cells * model.n_groups), np.float32), *blocks]), None
+    else:
+        what = "measurements" if model.column_shift is not None else f"words compared by {index.described}"
+        raise BagwiseError(
+            f"This index of {what} does not hold what items are clustered by. Give the items too: bagwise cluster "
+            "MODEL SOURCE."
+        )
+    features = unit_rows(features)
+    return ClusterData(features, np.asarray(features.any(axis=1)), None, words)
+
+
+def _dense(rows: Any) -> NDArray[np.float32]:
+    return np.asarray(rows.toarray() if sp.issparse(rows) else rows, np.float32)
+
+
+def _weighted(index: ItemIndex, histograms: Any) -> Any:
+    """Return weighted words: those that `IndexedWords` gives, or scaled measurements."""
+    from bagwise.training.index_features import weighted_words, word_frequencies
+
+    model = index.model
+    if model.column_shift is not None:
+        return model.weighting.apply(histograms, model.n_cells)
+    return weighted_words(model, histograms) if model.norm == "l2" else word_frequencies(model, histograms)
+
+
+def with_clusters(
+    index: ItemIndex,
+    n_clusters: int | None,
+    *,
+    method: str = "auto",
+    histograms: Any = None,
+    random_state: int = 0,
+    n_jobs: int | None = None,
+    progress: Progress | None = None,
+) -> ItemIndex:
+    """See `ItemIndex.with_clusters`."""
+    if method not in ("auto", *CLUSTER_METHODS):
+        raise unknown_name(parameter_name("method"), method, ("auto", *CLUSTER_METHODS))
+    progress = no_progress if progress is None else progress
+    progress("Clustering items", 0, 0)
+    data = cluster_data(index, histograms)
+    rows = data.features[data.known]
+    if not len(rows):
+        raise BagwiseError("No item has words of the vocabulary, so that there is nothing to cluster.")
+    numbers = None
+    if n_clusters is None:
+        how: dict[str, Any] = {"random_state": random_state, "n_jobs": n_jobs}
+        numbers = suggest_n_clusters(rows, progress=partial(progress, "Comparing numbers of clusters"), **how)
+        n_clusters = numbers.suggested
+    elif check_integer(n_clusters, parameter_name("n_clusters"), 1) > len(rows):
+        few = f"{argument('n_clusters', n_clusters)}, but there are only {len(rows)} items with words"
+        raise BagwiseError(f"{few}. Set at most {len(rows)}.")
+    made = partial(_clustered, data, n_clusters, random_state=random_state, n_jobs=n_jobs)
+    if method == "auto":
+        method = _steadier_method(index, data, n_clusters, random_state, n_jobs)
+    found = made(method)
+    clusters = ItemClusters.of(
+        index.model, data.features, data.words, found, data.known, method,
+        scale=data.scale, numbers=numbers, ids=index.ids,
+    )  # fmt: skip
+    return replace(index, clusters=clusters)
+
+
+def _clustered(
+    data: ClusterData, n_clusters: int, method: str, *, random_state: int, n_jobs: int | None
+) -> ClusteredRows:
+    rows, labels = data.features[data.known], None
+    if method == "spectral":
+        labels = _spectral(rows, n_clusters, random_state, n_jobs).labels_
+    return cluster_rows(rows, n_clusters, labels=labels, random_state=random_state, n_jobs=n_jobs)
+
+
+def _spectral(rows: NDArray[np.float32], n_clusters: int, random_state: int, n_jobs: int | None) -> SpectralClusterer:
+    metric = "hellinger" if (rows >= 0).all() else "euclidean"
+    clusterer = SpectralClusterer(n_clusters, metric=metric, random_state=random_state, n_jobs=n_jobs)
+    return clusterer.fit(rows**2 if metric == "hellinger" else rows)
+
+
+def _steadier_method(
+    index: ItemIndex, data: ClusterData, n_clusters: int, random_state: int, n_jobs: int | None
+) -> str:
+    """Choose the method whose clusters by one half of the words tell more of those by the other half.
+
+    k-means for many items, and where the items have few words or the index does not hold them.
+    """
+    n, words, model = int(data.known.sum()), data.words, index.model
+    if words is None or data.scale is not None or not 2 < n <= _MOST_HALVED or n_clusters >= n:
+        return "kmeans"
+    words = sp.csr_array(words)[data.known]
+    if np.median(np.diff(words.indptr)) < _FEWEST_HALVED:
+        return "kmeans"
+
+    def halves(random: np.random.RandomState) -> list[NDArray[np.float32]]:
+        one = np.tile(random.random_sample(model.hierarchy.n_words) < 0.5, model.n_cells)
+        parts = [sp.csr_array(words @ sp.diags_array(half.astype(np.float64))) for half in (one, ~one)]
+        return [_grouped(model, part) for part in parts]
+
+    def make(method: str) -> Any:
+        return _Labels(partial(_method_labels, method, n_clusters, random_state, n_jobs))
+
+    return steadier(halves, {name: partial(make, name) for name in ("kmeans", "spectral")}, random_state)
+
+
+def _grouped(model: Any, words: Any) -> NDArray[np.float32]:
+    from bagwise.model.vectorizers import group_features
+
+    return unit_rows(_dense(group_features(words, model.lookup, model.n_groups, model.n_cells, ("l1", "power"))))
+
+
+def _method_labels(
+    method: str, n_clusters: int, random_state: int, n_jobs: int | None, rows: NDArray[np.float32]
+) -> NDArray[np.intp]:
+    if method == "spectral":
+        return np.asarray(_spectral(rows, n_clusters, random_state, n_jobs).labels_)
+    n_different = len(np.unique(rows, axis=0))
+    return cluster_rows(rows, min(n_clusters, n_different), random_state=random_state, n_jobs=n_jobs).labels
+
+
+@dataclass(frozen=True)
+class _Labels:
+    """A clusterer that is a function."""
+
+    function: Callable[[Any], Any]
+
+    def fit_predict(self, X: Any) -> Any:
+        return self.function(X)
+
+
+def with_assigned(index: ItemIndex, histograms: Any) -> ItemClusters | None:
+    """Return the clusters of an index with those of further items, which have the nearest centre; None without any."""
+    clusters = index.clusters
+    if clusters is None:
+        return None
+    return clusters.joined_with(assigned(index, histograms))
+
+
+def assigned(index: ItemIndex, histograms: Any) -> ItemClusters:
+    """Return the clusters of an index for other items alone: those of the nearest centres.
+
+    Where groups have been edited since the clusters were made, centres are the means of the items' features now.
+    """
+    clusters = index.clusters
+    if clusters is None:
+        raise BagwiseError("The index has no clusters. Make them by: bagwise cluster INDEX")
+    if not clusters.fits(index.model):
+        data = cluster_data(index)
+        rows = data.features.astype(np.float64)
+        sizes = clusters.sizes
+        indicator = sp.csr_array(
+            (np.ones(int(sizes.sum())), (clusters.labels[clusters.labels >= 0], np.flatnonzero(clusters.labels >= 0))),
+            shape=(len(clusters), len(rows)),
+        )
+        centers = np.asarray(indicator @ rows) / np.maximum(sizes, 1)[:, np.newaxis]
+        clusters = replace(clusters, centers=centers.astype(np.float32))
+    features, known, _ = cluster_features(index.model, histograms, clusters.scale)
+    return clusters.assign(features, known)
