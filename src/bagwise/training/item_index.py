@@ -513,6 +513,63 @@ class ItemIndex:
             progress=progress,
         )  # fmt: skip
 
+    def edit_clusters(self, edits: Sequence[Mapping[str, Any]], *, histograms: Any = None) -> ItemIndex:
+        """Change clusters by hand: name, join and split them, move items between them.
+
+        Parameters
+        ----------
+        edits : sequence of mappings
+            One after the other; numbers of clusters are those before the edit:
+
+            - ``{"edit": "rename_cluster", "cluster": 3, "name": "space"}``; a name of None takes the given one back.
+            - ``{"edit": "join_clusters", "clusters": [3, 7]}``: they get the least number, larger ones move up.
+            - ``{"edit": "split_cluster", "cluster": 3}``: by k-means; the larger part keeps the number.
+            - ``{"edit": "move_items", "items": ["a.txt"], "to": 3}``: to another cluster, by their ids; to a new one if
+              ``to`` is None.
+        histograms : CSR array or ndarray of shape (n_items, n_cells * d), default=None
+            See `with_clusters`.
+
+        Returns
+        -------
+        index : ItemIndex
+            Certainties are those for the new centres, with the sharpness of the clusters that were found.
+            `bagwise.training.cluster_edits.measure_clusters` says what an edit is worth.
+
+        Examples
+        --------
+        >>> from bagwise.sources import TableCollection
+        >>> from bagwise.training import ItemIndex, fit_model
+        >>> counts = np.array([[4, 1, 0], [5, 2, 0], [1, 0, 5], [0, 0, 4]])
+        >>> rows = TableCollection(counts, list("abcd"), [()] * 4)
+        >>> index = ItemIndex.build(fit_model(rows, n_groups=3), rows, counts).with_clusters(2)
+        >>> edited = index.edit_clusters([{"edit": "move_items", "items": ["a"], "to": None},
+        ...                               {"edit": "rename_cluster", "cluster": 2, "name": "alone"}])
+        >>> edited.clusters.labels.tolist(), edited.clusters.name(2)
+        ([2, 0, 1, 1], 'alone')
+        >>> edited.undo_cluster_edits(2).clusters.labels.tolist()
+        [0, 0, 1, 1]
+        """
+        from bagwise.training.cluster_edits import edit_clusters
+        from bagwise.training.clustering import cluster_data
+
+        index, data = self, None if histograms is None else cluster_data(self, histograms)
+        for edit in edits:
+            index = replace(index, clusters=edit_clusters(index, edit, data))
+        return index
+
+    def undo_cluster_edits(self, k: int = 1, *, histograms: Any = None) -> ItemIndex:
+        """Return the index without the last k edits of its clusters; see `edit_clusters`."""
+        from bagwise.training.cluster_edits import undo_cluster_edit
+        from bagwise.training.clustering import cluster_data
+
+        n = 0 if self.clusters is None else len(self.clusters.edits)
+        if check_integer(k, "k", 1) > n:
+            raise BagwiseError(f"Clusters of this index have {n} edits, of which {k} cannot be undone.")
+        index, data = self, None if histograms is None else cluster_data(self, histograms)
+        for _ in range(k):
+            index = replace(index, clusters=undo_cluster_edit(index, data))
+        return index
+
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the index to one file, atomically. An existing file is replaced.
 
