@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from bagwise.training.clustering import ClusterData
     from bagwise.training.item_index import ItemIndex
 
-__all__ = ["ClusterMeasured", "edit_clusters", "measure_clusters", "undo_cluster_edit"]
+__all__ = ["ClusterMeasured", "described_edit", "edit_clusters", "measure_clusters", "undo_cluster_edit"]
+__all__ += ["with_edited"]
 
 _FOLDS = 5
-_NAMED = 3  # ids that an error names
+_NAMED = 3  # ids or clusters that are told
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +37,8 @@ class ClusterMeasured(Measured):
         Fraction of items that the nearest centre, of clusters without a fifth of the items that these are in, puts into
         another cluster, and its standard error: as new items would be. Fewer clusters have smaller errors: one has 0.
     protocol : str
+    n_clusters : int
+        Those with items.
     cohesion : float
         1 - the squared distances of items from their centres by those from the mean of all; more clusters have larger
         ones.
@@ -43,6 +46,7 @@ class ClusterMeasured(Measured):
         With labels that were not used, if there are any.
     """
 
+    n_clusters: int
     cohesion: float
     agreement: Agreement | None
 
@@ -117,6 +121,40 @@ def undo_cluster_edit(index: ItemIndex, data: ClusterData | None = None) -> Item
     return _described(index, labels, last.n_before(n), last.given_names, _data(index, data), edits)
 
 
+def with_edited(index: ItemIndex, clusters: ItemClusters | None) -> ItemIndex:
+    """Return an index with other clusters of its items, also on its map."""
+    places = index.map
+    if places is not None and clusters is not None:
+        places = replace(places, clusters=np.where(places.clusters < 0, -1, clusters.labels).astype(np.int16))
+    return replace(index, clusters=clusters, map=places)
+
+
+def described_edit(edit: Mapping[str, Any], clusters: ItemClusters | None = None) -> str:
+    """Say in words what an edit of clusters does; `clusters` are those before it, without which they have numbers.
+
+    >>> described_edit({"edit": "join_clusters", "clusters": [3, 7]})
+    'Joined cluster 3 and cluster 7'
+    """
+
+    def named(number: int) -> str:
+        return f"cluster {number}" if clusters is None else f"“{clusters.name(number)}”"
+
+    kind = edit["edit"]
+    if kind == "rename_cluster":
+        name = edit["name"]
+        told = named(edit["cluster"])
+        return f"Took back the name of {told}" if name is None else f"Named {told} “{name}”"
+    if kind == "join_clusters":
+        first = [named(number) for number in edit["clusters"][:_NAMED]]
+        rest = len(edit["clusters"]) - len(first)
+        names = [*first, f"{rest} more"] if rest else first
+        return f"Joined {', '.join(names[:-1])} and {names[-1]}"
+    if kind == "split_cluster":
+        return f"Split {named(edit['cluster'])}"
+    n = f"{len(edit['items']):,} item{'' if len(edit['items']) == 1 else 's'}" if "items" in edit else "items"
+    return f"Moved {n} to {'a new cluster' if edit['to'] is None else named(edit['to'])}"
+
+
 def measure_clusters(index: ItemIndex, data: ClusterData | None = None) -> ClusterMeasured:
     """Measure how well the clusters of an index can be told from the words of its items, by cross-validation.
 
@@ -151,6 +189,7 @@ def measure_clusters(index: ItemIndex, data: ClusterData | None = None) -> Clust
         error=error,
         standard_error=float(np.sqrt(error * (1 - error) / max(len(wrong), 1))),
         protocol=f"{_FOLDS}-fold cross-validation of the nearest centre",
+        n_clusters=int((sizes > 0).sum()),
         cohesion=1 - within / whole if whole > 0 else 1.0,
         agreement=clusters.compared_with(index.labels).agreement,
     )

@@ -549,17 +549,17 @@ class ItemIndex:
         >>> edited.undo_cluster_edits(2).clusters.labels.tolist()
         [0, 0, 1, 1]
         """
-        from bagwise.training.cluster_edits import edit_clusters
+        from bagwise.training.cluster_edits import edit_clusters, with_edited
         from bagwise.training.clustering import cluster_data
 
         index, data = self, None if histograms is None else cluster_data(self, histograms)
         for edit in edits:
-            index = replace(index, clusters=edit_clusters(index, edit, data))
+            index = with_edited(index, edit_clusters(index, edit, data))
         return index
 
     def undo_cluster_edits(self, k: int = 1, *, histograms: Any = None) -> ItemIndex:
         """Return the index without the last k edits of its clusters; see `edit_clusters`."""
-        from bagwise.training.cluster_edits import undo_cluster_edit
+        from bagwise.training.cluster_edits import undo_cluster_edit, with_edited
         from bagwise.training.clustering import cluster_data
 
         n = 0 if self.clusters is None else len(self.clusters.edits)
@@ -567,7 +567,7 @@ class ItemIndex:
             raise BagwiseError(f"Clusters of this index have {n} edits, of which {k} cannot be undone.")
         index, data = self, None if histograms is None else cluster_data(self, histograms)
         for _ in range(k):
-            index = replace(index, clusters=undo_cluster_edit(index, data))
+            index = with_edited(index, undo_cluster_edit(index, data))
         return index
 
     def save(self, path: str | os.PathLike[str]) -> Path:
