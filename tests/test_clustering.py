@@ -11,7 +11,6 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import normalize
 
 from bagwise import BagOfFeatures, Bags, BagwiseError, SpectralClusterer, clustering
-from bagwise.cli.using import _clusterers, _steadier_method
 from bagwise.clustering import _halves, cluster_bags, cluster_rows, steadier, suggest_n_clusters
 from bagwise.metrics import clustering_report
 
@@ -188,24 +187,6 @@ def test_fewer_clusters_in_a_half_are_no_warning_but_others_are():
     with pytest.warns(UserWarning, match="something else") as found:
         assert steadier(lambda _: [few, few], makers, 0) == "kmeans"
     assert {str(warning.message) for warning in found} == {"something else"}
-
-
-class Frequencies:
-    def group(self, histograms):
-        return normalize(histograms, "l1")
-
-
-def test_short_items_are_not_halved():
-    """Which half is empty tells of the other half, whatever the words are."""
-    rng = np.random.default_rng(0)
-    frequent = np.kron(np.eye(4), np.ones(3)) + 0.05
-    P = frequent / frequent.sum(axis=1, keepdims=True)
-    short = np.stack([rng.multinomial(rng.integers(1, 4), P[i % 4]) for i in range(200)])
-    model, makers = Frequencies(), _clusterers(4, 0)
-    assert _steadier_method(model, short, makers, 0) == "kmeans"
-    half = rng.binomial(short, 0.5)
-    assert steadier(lambda _: [model.group(part) for part in (half, short - half)], makers, 0) == "spectral"
-    assert _steadier_method(model, 8 * short, makers, 0) == "spectral"
 
 
 def blobs(n_each, n_kinds=4, seed=0, spread=0.15):

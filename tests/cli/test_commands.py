@@ -280,26 +280,6 @@ def test_a_manifest_is_a_source_and_features_go_to_parts(stripes, tmp_path):
     assert "in / for a folder" in bagwise("transform", model, manifest, "--out", tmp_path / "h.xlsx", code=1)
 
 
-def test_clusters_are_numbered_by_size_and_compared_with_labels(words, tmp_path):
-    out = tmp_path / "clusters.csv"
-    found = as_json("cluster", words / "words.bagwise", words / "words", "--clusters", 3, "--out", out)
-    assert found["scores"]["purity"] == 1
-    by_name = as_json("cluster", words / "words.bagwise", words / "words", "-c", 3, "--method", found["method"])
-    assert by_name["clusters"] == found["clusters"]
-    assert by_name["method"] == found["method"] in ("kmeans", "spectral")
-    with open(out, newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert [{"id": row["id"], "cluster": int(row["cluster"])} for row in rows] == found["clusters"]
-    sizes = np.bincount([row["cluster"] for row in found["clusters"]])
-    assert (np.diff(sizes) <= 0).all()
-    spectral = ("--clusters", 3, "--method", "spectral")
-    assert "purity" in bagwise("cluster", words / "words.bagwise", words / "words", *spectral)
-    assert "at most the number of items" in bagwise(
-        "cluster", words / "words.bagwise", words / "words", "-c", 50, code=1
-    )
-    bagwise("cluster", words / "words.bagwise", words / "words", "-c", 2, "--seed", -1, code=2)
-
-
 def test_texts_are_found_by_texts(words, tmp_path):
     query = tmp_path / "query.txt"
     query.write_text("ripe pear apple")

@@ -166,7 +166,6 @@ def test_items_of_another_modality_are_named(command, place):
         (["fit", "x", "--words", "many"], "fit", "Invalid value for '--words'"),
         (["search", "x", "-k", "0"], "search", "Invalid value for '-k'"),
         (["fti", "x"], None, "No such command 'fti'. Did you mean 'fit'"),
-        (["cluster", "m", "s"], "cluster", "Missing option '--clusters'"),
     ],
 )
 def test_wrong_use_is_an_object_too(arguments, command, error):

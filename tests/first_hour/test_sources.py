@@ -268,7 +268,7 @@ def test_ids_and_splits_are_columns(tmp_path):
     told = fit(tmp_path / "a.csv", "--id", "who", "--split", "part", "--label", "kind")
     assert told["test"]["n_items"] == 12
     told = as_json("cluster", tmp_path / "a.bagwise", tmp_path / "a.csv", "--clusters", 2)  # the same columns
-    assert told["clusters"][0]["id"] == "r0"
+    assert told["items"][0]["id"] == "r0"
     assert "there is no column 'nix'" in fit(tmp_path / "a.csv", "--id", "nix", code=1)["error"]
 
 

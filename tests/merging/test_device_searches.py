@@ -205,7 +205,10 @@ def test_without_cupy_the_error_names_the_extra(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"criterion": "mlt"}, "criterion 'mlt' does not run on a CUDA device; trace ratios, 'aib' and 'mmi' do"),
+        (
+            {"criterion": "mlt"},
+            "criterion 'mlt' does not run on a CUDA device; trace ratios, 'aib', 'clusters' and 'mmi' do",
+        ),
         (
             {"criterion": "csm", "kernel": "chi2"},
             "kernel='chi2' does not run on a CUDA device, which has kernel='linear'",
@@ -288,7 +291,7 @@ def test_the_kernel_of_sums_finds_the_merges_of_the_cpu(cupy, kind, d, n_classes
 
 
 @pytest.mark.cuda
-@pytest.mark.parametrize("criterion", ["csm", "nda", "lpp", "semi_supervised", "aib", "mmi"])
+@pytest.mark.parametrize("criterion", ["csm", "nda", "lpp", "semi_supervised", "aib", "clusters", "mmi"])
 @pytest.mark.parametrize("where", ["host", "sparse", "cupy", "torch"])
 def test_merge_words_on_a_device(cupy, criterion, where):
     X, y = dense_data("real", 200, 60)
@@ -301,7 +304,8 @@ def test_merge_words_on_a_device(cupy, criterion, where):
         "cupy": lambda: cupy.asarray(X),
         "torch": lambda: torch.asarray(X, device="cuda"),
     }[where]()
-    labels = None if criterion in ("lpp", "mmi") else np.where(y == 2, -1, y) if criterion == "semi_supervised" else y
+    without = criterion in ("clusters", "lpp", "mmi")
+    labels = None if without else np.where(y == 2, -1, y) if criterion == "semi_supervised" else y
     device = None if where in ("cupy", "torch") else "cuda"
     found = merge_words(given, labels, criterion=criterion, device=device)
     expected = merge_words(sp.csr_array(X) if where == "sparse" else X, labels, criterion=criterion)

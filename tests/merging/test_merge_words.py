@@ -196,7 +196,7 @@ class TestBadInput:
             ({"y": [0, 1, 1]}, "inconsistent"),
             ({"y": [[0, 1], [1, 0]]}, "one label per sample"),
             ({"y": [0.5, 1.7]}, "continuous"),
-            ({"y": None, "criterion": "csm"}, "requires y.*'mmi'"),
+            ({"y": None, "criterion": "csm"}, "requires y.*'clusters'"),
             ({"criterion": "cms"}, "Did you mean 'csm'"),
             ({"criterion": 3}, "Accepted: 'aib', 'auto'"),
             ({"kernel": "linera"}, "Did you mean 'linear'"),
@@ -435,7 +435,7 @@ class TestSampleWeight:
         "criterion", sorted(name for name, known in NAMED_CRITERIA.items() if not known.takes_sample_weight)
     )
     def test_other_criteria_say_that_they_take_none(self, data, criterion):
-        known = "'aib', 'classifier', 'csm', 'mlt'"
+        known = "'aib', 'classifier', 'clusters', 'csm', 'mlt'"
         with pytest.raises(BagwiseError, match=rf"'{criterion}' does not support sample_weight.*{known}"):
             merge_words(*data, criterion=criterion, sample_weight=np.ones(len(data[1])))
 
@@ -460,13 +460,13 @@ def test_relative_frequencies_merge_as_counts_do(criterion):
 
 
 class TestAuto:
-    """The default criterion: AIB with labels, MMI without; CSM or LPP where options are for trace ratios."""
+    """The default criterion: AIB with labels, clusters without; CSM or LPP where options are for trace ratios."""
 
     @pytest.mark.parametrize(
         ("options", "with_labels", "without"),
         [
-            ({}, "aib", "mmi"),
-            ({"criterion": "AUTO"}, "aib", "mmi"),
+            ({}, "aib", "clusters"),
+            ({"criterion": "AUTO"}, "aib", "clusters"),
             ({"kernel": "hellinger"}, "csm", "lpp"),
             ({"search": "exhaustive"}, "csm", "lpp"),
             ({"store": "sparse"}, "csm", "lpp"),
@@ -493,4 +493,4 @@ class TestAuto:
 
     def test_what_does_not_fit_names_others(self, data):
         with pytest.raises(BagwiseError, match=r"'mmi' keeps the values.*SketchMerger.*'lpp'"):
-            merge_words(data[0], memory_limit=1000)
+            merge_words(data[0], criterion="mmi", memory_limit=1000)

@@ -340,7 +340,7 @@ def test_bad_values_are_refused():
 def test_what_cannot_be_merged():
     X = np.array([[4.0, 3, 0], [0, 1, 4], [1, 2, 2.5]])
     statistics = Statistics.of(X, [0, 1, 1], 2)
-    with pytest.raises(BagwiseError, match=r"'nda' needs the samples themselves.*'aib', 'csm' and 'mlt'"):
+    with pytest.raises(BagwiseError, match=r"'nda' needs the samples themselves.*'aib', 'clusters', 'csm' and 'mlt'"):
         merge_statistics(statistics, criterion="nda")
     with pytest.raises(BagwiseError, match="'mlt' needs statistics that were made with frequencies=True"):
         merge_statistics(statistics, criterion="mlt")

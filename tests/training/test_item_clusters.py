@@ -215,3 +215,20 @@ def test_tensors_that_are_not_sound_are_refused(index):
     with pytest.raises(BagwiseError):
         ItemClusters.from_parts(header, {k: v for k, v in tensors.items() if k != "cluster_terms"}, index.model)
     assert ItemClusters.from_parts(None, {}, index.model) is None
+
+
+def test_the_method_is_chosen_by_halves_of_the_words_also_of_soft_ones():
+    X, _ = rows(60)
+    wide = np.concatenate([X, X, X], axis=1)
+    fit, items = fitted(wide, n_groups=18)
+    model = fit.model
+
+    def chosen(histograms):
+        index = ItemIndex.build(model, *_items(histograms))
+        return index.with_clusters(3, histograms=histograms).clusters
+
+    soft = chosen(0.37 * wide)
+    assert soft.method == chosen(wide).method in ("kmeans", "spectral")
+    np.testing.assert_array_equal(soft.labels, chosen(wide).labels)
+    short = np.where(np.cumsum(wide > 0, axis=1) <= 3, wide, 0)  # a half is often empty
+    assert chosen(short).method == "kmeans"

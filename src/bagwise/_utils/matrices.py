@@ -53,8 +53,8 @@ def class_sums(
 ) -> NDArray[np.float64]:
     """Sum the samples of each class, times their `weights` if given: classes x words, dense.
 
-    `codes` are class indices from 0; `n_classes` is needed if the last classes may be missing. Sums of an array on a
-    device stay there.
+    `codes` are class indices from 0, in several columns if samples are in several classes; `n_classes` is needed if the
+    last classes may be missing. Sums of an array on a device stay there.
     """
     n = len(codes)
     n_rows = int(codes.max()) + 1 if n_classes is None else n_classes
@@ -63,8 +63,10 @@ def class_sums(
         weight_of = xp.zeros((n_rows, n))
         weight_of[xp.asarray(codes), xp.arange(n)] = 1.0 if weights is None else xp.asarray(weights)
         return weight_of @ X
-    indicator = sp.csr_array((np.ones(n) if weights is None else weights, (codes, np.arange(n))), shape=(n_rows, n))
-    sums = indicator @ X
+    of_sample = np.ones(n) if weights is None else weights
+    n_each = codes.size // max(n, 1)
+    entries = np.repeat(of_sample, n_each), (codes.ravel(), np.repeat(np.arange(n), n_each))
+    sums = sp.csr_array(entries, shape=(n_rows, n)) @ X
     return sums.toarray() if sp.issparse(sums) else sums
 
 

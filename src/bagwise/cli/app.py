@@ -11,7 +11,19 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from bagwise.cli import answering, explaining, exploring, exporting, groups, learning, listing, models, searching, using
+from bagwise.cli import (
+    answering,
+    clustering,
+    explaining,
+    exploring,
+    exporting,
+    groups,
+    learning,
+    listing,
+    models,
+    searching,
+    using,
+)
 from bagwise.cli.session import BAD_USAGE, EXIT_CODES
 
 __all__ = ["app"]
@@ -84,13 +96,13 @@ def bagwise(
 for _command in (
     learning.demo,
     learning.fit,
+    clustering.cluster,
     learning.compare,
     listing.list,
     answering.predict,
     explaining.explain,
     using.transform,
     using.evaluate,
-    using.cluster,
     exploring.explore,
     searching.index,
     searching.search,

@@ -16,7 +16,8 @@ from bagwise._utils.text import quote_formula
 from bagwise.errors import BagwiseError
 
 __all__ = ["CsvWriter", "FitOutputs", "check_feature_file", "check_outputs", "check_page", "encodable"]
-__all__ += ["name_of_source", "output_file", "prepare_folder", "write_clusters", "write_features"]
+__all__ += ["name_of_source", "output_file", "prepare_folder", "write_cluster_labels", "write_clusters"]
+__all__ += ["write_features"]
 
 _ARCHIVE_ENDINGS = (".tar.gz", ".tar.bz2", ".tar.xz", ".tgz", ".tbz2", ".txz", ".tar", ".zip")
 _CSV_ROWS = 256
@@ -183,13 +184,36 @@ _WRITERS: dict[str, Callable[[Path, Any, Any, list[str]], None]] = {
 }
 
 
-def write_clusters(path: Path, labels: Any, collection: Any, raw: bool = False) -> None:
-    """Write a CSV file with id, cluster and label of each item; `raw` as in `CsvWriter`."""
+def write_clusters(path: Path, clusters: Any, ids: Sequence[str], labels: Any, chosen: Any, raw: bool = False) -> None:
+    """Write a CSV file with id, cluster, label, name of the cluster and certainty of chosen items.
+
+    `chosen` are numbers of items; `labels` their labels, None for none; `raw` as in `CsvWriter`.
+    """
+    rows = (
+        [
+            ids[i],
+            int(clusters.labels[i]),
+            labels[i] or "",
+            clusters.name(int(clusters.labels[i])),
+            f"{clusters.certainty[i]:.4f}",
+        ]
+        for i in chosen
+    )
+    _write_rows(path, ["id", "cluster", "label", "name", "certainty"], rows, raw)
+
+
+def write_cluster_labels(path: Path, clusters: Any, ids: Sequence[str], chosen: Any, raw: bool = False) -> None:
+    """Write the names of the clusters of chosen items as labels, in the form that ``--labels`` takes."""
+    rows = ([ids[i], clusters.name(int(clusters.labels[i]))] for i in chosen)
+    _write_rows(path, ["filename", "label"], rows, raw)
+
+
+def _write_rows(path: Path, heads: list[str], rows: Iterable[list[Any]], raw: bool) -> None:
     text = io.StringIO(newline="")
     writer = CsvWriter(text, raw)
-    writer.writerow(["id", "cluster", "label"])
-    for item, k in zip(collection, labels.tolist(), strict=True):
-        writer.writerow([item.id, k, "|".join(item.labels)])
+    writer.writerow(heads)
+    for row in rows:
+        writer.writerow(row)
     write_atomically(path, text.getvalue().encode("utf-8", "backslashreplace"))
 
 

@@ -1,10 +1,8 @@
-"""Commands that apply a model to items: transform, evaluate, cluster."""
+"""Commands that apply a model to items: transform, evaluate."""
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +12,6 @@ from bagwise._io.storage import Url
 from bagwise._utils.text import agree, how_many
 from bagwise.cli.options import (
     PARTED_OPTIONS,
-    READ_OPTIONS,
     Force,
     ModelPlace,
     Raw,
@@ -30,25 +27,18 @@ from bagwise.cli.outputs import (
     check_outputs,
     check_page,
     name_of_source,
-    write_clusters,
     write_features,
 )
 from bagwise.cli.printing import percent, printable, shortened
 from bagwise.cli.session import Session
 from bagwise.errors import BagwiseError, unknown_name
 
-__all__ = ["check_map_method", "cluster", "counted", "evaluate", "in_shards", "load_model", "tell_of", "transform"]
+__all__ = ["check_map_method", "counted", "evaluate", "in_shards", "load_model", "tell_of", "transform"]
 __all__ += ["with_map"]
 
 _PANEL = "Use a model"
 _MOST_CLASSES = 12
 _MOST_PAIRS = 10
-# Items up to which both ways to cluster are tried: spectral clustering takes time with the square of their number.
-_MOST_HALVED = 2000
-# Words of the median item from which on items are halved: halves of shorter ones are often empty, and clusters of items
-# with an empty half would be found again whatever the items hold.
-_FEWEST_HALVED = 8
-_EXAMPLES = 3
 
 
 @command(_PANEL, PARTED_OPTIONS)
@@ -170,99 +160,6 @@ def evaluate(
 
         data = evaluation_report_data(loaded, found, title=f"{name_of_source(model)} on {name_of_source(source)}")
         session.wrote(write_report(data, report), "report")
-
-
-@command(_PANEL, READ_OPTIONS)
-def cluster(
-    session: Session,
-    model: ModelPlace,
-    source: SourcePath,
-    clusters: Annotated[int, typer.Option("--clusters", "-c", min=1, help="Number of clusters.")],
-    method: Annotated[str, typer.Option(help="kmeans, spectral, or auto.")] = "auto",
-    out: Annotated[Path | None, typer.Option(help="CSV file with id, cluster and label.")] = None,
-    raw: Raw = False,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed.")] = 0,
-    force: Force = False,
-    **options: Any,
-) -> None:
-    """Cluster items by their features; with labels, print how well the clusters agree with them."""
-    from bagwise.clustering import METHODS
-
-    if method not in ("auto", *METHODS):
-        raise unknown_name("--method", method, ("auto", *METHODS))
-    check_outputs([out], force)
-    loaded = load_model(model)
-    collection, histograms = counted(session, loaded, source, fit_options(options))
-    features = loaded.group(histograms)
-    if clusters > features.shape[0]:
-        raise BagwiseError(f"--clusters must be at most the number of items, {features.shape[0]}; got {clusters}.")
-    makers = _clusterers(clusters, seed)
-    if method == "auto":
-        method = _steadier_method(loaded, histograms, makers, seed)
-        session.say(f"Clusters by {method}.")
-    session.answer(method=method)
-    labels = _by_size(makers[method]().fit(features).labels_)
-    ids, members = collection.ids, [(labels == k).nonzero()[0].tolist() for k in range(labels.max() + 1)]
-    some = [", ".join(printable(ids[i]) for i in own[:_EXAMPLES]) for own in members]
-    rows = [[k, len(own), shortened(some[k], 60)] for k, own in enumerate(members)]
-    session.table(["cluster", "items", "examples"], rows)
-    session.answer(clusters=[{"id": item.id, "cluster": int(k)} for item, k in zip(collection, labels, strict=True)])
-    if all(len(item.labels) == 1 for item in collection):
-        from bagwise.metrics import clustering_report
-
-        scores = clustering_report(features, labels, collection.labels)
-        known = {name: value for name, value in scores.items() if math.isfinite(value)}
-        session.say(", ".join(f"{name} {value:.3g}" for name, value in known.items()))
-        session.answer(scores=known)
-    if out is not None:
-        write_clusters(out, labels, collection, raw)
-        session.wrote(out, "clusters")
-
-
-def _clusterers(n_clusters: int, random_state: int) -> dict[str, Callable[[], Any]]:
-    """Make clusterers of features, by name."""
-    from sklearn.cluster import KMeans
-
-    from bagwise.clustering import SpectralClusterer
-
-    return {
-        "kmeans": lambda: KMeans(n_clusters, n_init=10, random_state=random_state),
-        "spectral": lambda: SpectralClusterer(n_clusters, random_state=random_state, n_jobs=-1),
-    }
-
-
-def _steadier_method(model: Any, histograms: Any, clusterers: dict[str, Callable[[], Any]], random_state: int) -> str:
-    """The method whose clusters of one half of the words of each item tell more of those of the other half.
-
-    k-means where words cannot be divided, because they are not counted in whole numbers or most items have only a few,
-    and for many items.
-    """
-    import numpy as np
-    import scipy.sparse as sp
-
-    from bagwise.clustering import steadier
-
-    counts = sp.csr_array(histograms)
-    whole = counts.data.astype(np.int64)
-    if counts.shape[0] > _MOST_HALVED or (counts.data != whole).any() or (whole < 0).any():
-        return "kmeans"
-    if np.median(counts.sum(axis=1)) < _FEWEST_HALVED:
-        return "kmeans"
-
-    def halves(random: np.random.RandomState) -> list[Any]:
-        one = random.binomial(whole, 0.5)
-        parts = [sp.csr_array((part, counts.indices, counts.indptr), shape=counts.shape) for part in (one, whole - one)]
-        return [model.group(part) for part in parts]
-
-    return steadier(halves, clusterers, random_state)
-
-
-def _by_size(labels: Any) -> Any:
-    """Number clusters from 0 on, the largest first."""
-    import numpy as np
-
-    order = np.argsort(-np.bincount(labels), kind="stable")
-    return np.argsort(order)[labels]
 
 
 def load_model(path: Path) -> Any:

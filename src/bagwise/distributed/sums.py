@@ -18,7 +18,10 @@ from bagwise._utils.matrices import as_format, canonical, first_not_finite, is_l
 from bagwise._utils.memory import readable_size, resolve_limit
 from bagwise._utils.validation import check_array, refuse_dates
 from bagwise.errors import BagwiseError
+from bagwise.merging.clusterings import Clusterings, sampled_rows
+from bagwise.merging.criteria.clusters import Clusters
 from bagwise.merging.pooling import pool
+from bagwise.merging.scaling import find_scaling
 from bagwise.merging.sketching.sketch import Sketch
 from bagwise.merging.statistics import Statistics, gram_around
 from bagwise.merging.structures import add_sparse_product, mirror
@@ -79,6 +82,10 @@ class Chunks:
         number = int(np.argmax(self.sizes))
         n_rows = self.sizes[number]
         _check_fits(number, (n_rows, self.width), 8 * n_rows * self.width, result, memory_limit)
+
+
+def _n_rows(X: Any) -> int:
+    return int(X.shape[0])
 
 
 def is_dask_array(X: Any) -> bool:
@@ -383,6 +390,48 @@ def statistics(
     return _over_chunks(_statistics_of_chunk, chunks, result, memory_limit, list(enumerate(codes)), **settings)
 
 
+def clustered_statistics(X: Any, criterion: Clusters, memory_limit: Limit = None) -> Any:
+    """Compute the sums that merging by "clusters" needs, over clusters of the samples.
+
+    Clusterings are learned in this process from the samples that `sampled_rows` draws, as of data in memory; each chunk
+    assigns its samples to them.
+
+    Parameters
+    ----------
+    X, memory_limit
+        As in `statistics`.
+    criterion : Clusters
+
+    Returns
+    -------
+    statistics : Delayed
+        Of a `bagwise.merging.Statistics`.
+    """
+    chunks, result = Chunks.of(X), ResultSize()
+    chunks.check_fit(result, memory_limit)
+    if criterion.clusterings is not None:
+        raise BagwiseError("The samples of a Dask collection are clustered chunk by chunk; leave clusterings=None.")
+    delayed = delayed_function()
+    sizes, parts = chunks.sizes, []
+    read = delayed(read_chunk, pure=False)
+    for number, blocks in enumerate(chunks.blocks):
+        n_rows = None if sizes is None else sizes[number]
+        parts.append(read(blocks, number, n_rows, chunks.width, result, memory_limit))
+    if sizes is None:
+        sizes = delayed([delayed(_n_rows, pure=False)(part) for part in parts]).compute()
+    ends = np.cumsum(sizes)
+    chosen = sampled_rows(int(ends[-1]), criterion.random_state)
+    cuts = np.searchsorted(chosen, np.concatenate([[0], ends]))
+    own = [chosen[a:b] - (end - size) for a, b, end, size in zip(cuts[:-1], cuts[1:], ends, sizes, strict=True)]
+    take = delayed(operator.getitem, pure=False)
+    taken = delayed([take(part, rows) for part, rows in zip(parts, own, strict=True)]).compute()
+    sample = canonical(sp.csr_array(sp.vstack(taken, format="csr"))) if sp.issparse(taken[0]) else np.vstack(taken)
+    if sample.shape[0] == 0:
+        raise BagwiseError("X has no samples.")
+    learned = delayed(criterion.learn(sample, scaling=find_scaling(sample)))
+    return _over_chunks(_statistics_of_clusters, chunks, result, memory_limit, learned=learned)
+
+
 def class_sums(
     X: Any, y: Any, *, classes: Sequence[Any] | NDArray[Any] | None = None, memory_limit: Limit = None
 ) -> Any:
@@ -580,6 +629,10 @@ def _statistics_of_chunk(
     if len(codes) != X.shape[0]:
         raise BagwiseError(f"Chunk {number} has {X.shape[0]} samples, but {len(codes)} labels.")
     return Statistics.of(X, codes, len(names), gram, frequencies=frequencies, classes=names)
+
+
+def _statistics_of_clusters(X: Any, learned: Clusterings) -> Statistics:
+    return Statistics.of(X, learned.codes(X), learned.n_clusters, gram=False)
 
 
 def _gram_of_chunk(X: Any) -> NDArray[np.float64]:

@@ -35,7 +35,8 @@ from bagwise._utils.validation import check_array, refuse_dates
 from bagwise.errors import BagwiseError, in_python, unknown_name
 from bagwise.kernels import AdditiveKernel
 from bagwise.merging.criteria import NAMED_CRITERIA, resolve_criterion
-from bagwise.merging.criteria.base import AdditiveScore, Criterion, TraceRatio, check_values_fit, class_codes, no_labels
+from bagwise.merging.criteria.base import AdditiveScore, Criterion, TraceRatio, check_values_fit, no_labels
+from bagwise.merging.criteria.clusters import Clusters
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.pooling import pool
 from bagwise.merging.scaling import Scaling, find_scaling
@@ -45,7 +46,7 @@ from bagwise.merging.searches.device import DeviceBoundSearch, DevicePartnerSear
 from bagwise.merging.searches.kernel import KernelSearch, KernelTraces
 from bagwise.merging.searches.partners import PartnerSearch
 from bagwise.merging.searches.ratios import SEARCHES, FactoredSearch, equal_merges
-from bagwise.merging.searches.sums import COMPILED, SumSearch
+from bagwise.merging.searches.sums import COMPILED, SumSearch, join_early
 from bagwise.merging.searches.weights import SortedSearch
 from bagwise.merging.statistics import Statistics
 from bagwise.merging.stores.dense import DenseStore, Scatters, bytes_of_pairs, check_fits
@@ -85,11 +86,12 @@ class MergingInterrupted(KeyboardInterrupt):
 
 
 class Start(NamedTuple):
-    """Merging about to begin: merges that do not change the score, then a search over the words that are left."""
+    """Merging about to begin: merges that need no search, then a search over the words that are left."""
 
-    folded: NDArray[np.int64]  # (f, 2)
+    folded: NDArray[np.int64]  # (f, 2); the first of them do not change the score
     words: NDArray[np.int64]  # the words that the search knows as 0, 1, …
     search: Search
+    scores: NDArray[np.float64] | None = None  # (f,) after these merges; None: none of them changes the score
 
 
 class Engine:
@@ -179,8 +181,9 @@ class Engine:
         if is_lazy(X) or isinstance(X, Statistics):
             self.data = self._check_statistics(X, y, sample_weight)
             return self
-        # Sums and matrices of pairs are computed where the data are; other things on the host.
-        stays = self._xp is not np and (isinstance(criterion, TraceRatio) or criterion.sums_needed == ())
+        # Sums and matrices of pairs are computed where the data are; other things, as clusterings, on the host.
+        of_sums = criterion.sums_needed == () and not isinstance(criterion, Clusters)
+        stays = self._xp is not np and (isinstance(criterion, TraceRatio) or of_sums)
         if is_on_device(X) and stays:
             X = check_on_device(X, least_samples=2).astype(np.float64, copy=False)
         elif not checked:
@@ -195,7 +198,7 @@ class Engine:
             self._weights = weights = _check_weights(sample_weight, X)
             if not weights.all():  # samples of weight zero do not count at all
                 kept = np.flatnonzero(weights)
-                self.data, self._weights = X[kept], weights[kept]
+                self.data, self._weights, self.criterion = X[kept], weights[kept], criterion.of_samples(kept)
                 self._labels = None if self._labels is None else self._labels[kept]
         if criterion.scales_measurements and (scaling := find_scaling(self.data)) is not None:
             self.scaling, self.data = scaling, scaling.apply(self.data)
@@ -213,11 +216,11 @@ class Engine:
 
     def _sums_of_measurements(self, X: Any) -> Statistics:
         """Sum up scaled samples; measurements have no smallest unit to smooth class sums by."""
-        codes = class_codes(self._labels, self.criterion.name)
+        codes = self.criterion.codes(X, self._labels, self._n_threads)
         n, d = X.shape
         return Statistics(
             classes=np.arange(int(codes.max()) + 1),
-            class_sizes=np.bincount(codes),
+            class_sizes=np.bincount(codes.ravel()),
             class_sums=to_host(class_sums(X, codes, weights=self._weights)),
             smallest=to_host(X.min(axis=0)),
             largest=to_host(X.max(axis=0)),
@@ -225,6 +228,7 @@ class Engine:
             stored=np.full(d, n),
             sparse=False,
             unit=0.0,
+            n_labels=codes.size // n,
         )
 
     def _check_statistics(self, X: Any, y: Any, sample_weight: Any) -> Statistics:
@@ -245,12 +249,16 @@ class Engine:
                     "sample_weight=None. Use these, or X.compute() if it fits."
                 )
         if is_lazy(X):
-            if y is None:
-                raise no_labels(criterion.name)
-            from bagwise.distributed.sums import statistics  # deferred: only Dask data need it
+            from bagwise.distributed.sums import clustered_statistics, statistics  # deferred: only Dask data need it
 
-            parts = criterion.sums_needed or ()
-            lazy = statistics(X, y, gram="gram" in parts, frequencies="frequencies" in parts, memory_limit=self._limit)
+            if isinstance(criterion, Clusters):
+                lazy = clustered_statistics(X, criterion, self._limit)
+            elif y is None:
+                raise no_labels(criterion.name)
+            else:
+                parts = criterion.sums_needed or ()
+                gram, shares = "gram" in parts, "frequencies" in parts
+                lazy = statistics(X, y, gram=gram, frequencies=shares, memory_limit=self._limit)
             X = lazy.compute()
         if X.n_samples < 2:
             raise BagwiseError(f"Merging needs at least 2 samples; the statistics are of {X.n_samples}.")
@@ -274,9 +282,9 @@ class Engine:
         merges, scores = np.empty((n_merges, 2), dtype=np.int64), np.empty(n_merges)
         if n_merges == 0:
             return Hierarchy(d, merges, scores, name)
-        folded, words, search = self.start()
+        folded, words, search, early = self.start()
         done = min(len(folded), n_merges)
-        merges[:done], scores[:done] = folded[:done], search.start_score
+        merges[:done], scores[:done] = folded[:done], search.start_score if early is None else early[:done]
         reported, chunk = 0, 16
         with ProgressBar("merging words", n_merges, enabled=self._show_progress) as bar:
             try:
@@ -352,7 +360,8 @@ class Engine:
         return criterion.matrices_from_sums(self.data, words, self._n_threads) if sums else self.data.of_words(words)
 
     def _weighted(self) -> dict[str, Any]:
-        return {} if self._weights is None else {"sample_weight": self._weights}
+        weights = {} if self._weights is None else {"sample_weight": self._weights}
+        return weights | ({"n_threads": self._n_threads} if self.criterion.takes_threads else {})
 
     def _make_store(
         self, criterion: TraceRatio
@@ -497,13 +506,43 @@ def _start_additive(
         joined = np.zeros((len(words), scoring.states.shape[1]))
         np.add.at(joined, place, scoring.states)
         scoring.states = joined
+    early = scoring.early_merges()
+    begun: Search
+    scores: NDArray[np.float64] | None = None
+    if early is not None:
+        free = len(folded)
+        lost = join_early(scoring, early)
+        early, words = _named(early, words, scoring)
+        folded = np.concatenate([folded, early])
     if search is not None:
-        return Start(folded, words, search(scoring))
-    if type(scoring) not in COMPILED:
-        return Start(folded, words, PartnerSearch(scoring))
-    if isinstance(scoring, WeightLoss) and scoring.states.shape[1] == 2:
-        return Start(folded, words, SortedSearch(scoring))
-    return Start(folded, words, SumSearch(scoring, n_threads, show_progress))
+        begun = search(scoring)
+    elif type(scoring) not in COMPILED:
+        begun = PartnerSearch(scoring)
+    elif isinstance(scoring, WeightLoss) and scoring.states.shape[1] == 2:
+        begun = SortedSearch(scoring)
+    else:
+        begun = SumSearch(scoring, n_threads, show_progress)
+    if early is not None:  # backwards from the score that the search begins with
+        left = np.append(np.cumsum(lost[::-1])[::-1], 0.0)
+        scores = begun.start_score + np.concatenate([np.full(free, left[0]), left[1:]])
+    return Start(folded, words, begun, scores)
+
+
+def _named(
+    early: NDArray[np.int64], words: NDArray[np.int64], scoring: Scoring
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Name the groups of early merges by their smallest words, and order the states that are left by these names.
+
+    Returns the merges, and the words that are left.
+    """
+    name, merges = words.copy(), np.empty_like(early)
+    for k, (kept, other) in enumerate(early.tolist()):
+        merges[k] = sorted((name[kept], name[other]))
+        name[kept] = merges[k, 0]
+    left = np.delete(np.arange(len(words)), early[:, 1])
+    left = left[np.argsort(name[left], kind="stable")]
+    scoring.states = scoring.states[left]
+    return merges, name[left]
 
 
 def merge_scoring(
@@ -514,11 +553,11 @@ def merge_scoring(
     `report` is called with the number of merges done, some at a time.
     """
     d = len(scoring.states)
-    folded, words, search = _start_additive(name, scoring, d)
+    folded, words, search, early = _start_additive(name, scoring, d)
     n_merges = max(d - n_groups, 0)
     merges, scores = np.empty((n_merges, 2), dtype=np.int64), np.empty(n_merges)
     done = min(len(folded), n_merges)
-    merges[:done], scores[:done] = folded[:done], search.start_score
+    merges[:done], scores[:done] = folded[:done], search.start_score if early is None else early[:done]
     while done < n_merges:
         part = slice(done, min(done + _REPORTED, n_merges))
         search.advance(merges[part], scores[part])

@@ -43,14 +43,15 @@ def merge_words(
     ----------
     X : array-like, sparse matrix or Dask array of shape (n_samples, n_words)
         Histograms or counts, one sample a row. Sparse data stay sparse. Dask arrays are supported by the criteria
-        "csm", "aib" and "mlt", and are summed chunk by chunk (`bagwise.distributed`). Arrays of CuPy, and tensors of
-        PyTorch on a CUDA device, are used where they are.
+        "csm", "aib", "clusters" and "mlt", and are summed chunk by chunk (`bagwise.distributed`). Arrays of CuPy, and
+        tensors of PyTorch on a CUDA device, are used where they are.
     y : array-like of shape (n_samples,), default=None
         Labels, for supervised criteria.
     criterion : str or object from `bagwise.criteria`, default="auto"
-        "auto" is "aib" with labels and "mmi" without; with a `kernel`, `search` or `store` that only trace ratios have,
-        "csm" and "lpp". Trace ratios: "csm", "nda", "mfa", "lde", "lpp" (unsupervised), "semi_supervised" (-1: no
-        label). Others: "aib", "classifier", "mlt", "gml", "uvd", "mme"; unsupervised: "mmi", "linkage". Or an object.
+        "auto" is "aib" with labels and "clusters" without; with a `kernel`, `search` or `store` that only trace ratios
+        have, "csm" and "lpp". Trace ratios: "csm", "nda", "mfa", "lde", "lpp" (unsupervised), "semi_supervised" (-1: no
+        label). Others: "aib", "classifier", "mlt", "gml", "uvd", "mme"; unsupervised: "clusters", "mmi", "linkage". Or
+        an object.
     kernel : {"linear", "intersection", "hellinger", "chi2", "jensen_shannon"} or AdditiveKernel, default="linear"
         For trace ratios: distances are those of the data, or of the feature space of an additive kernel.
     search : {"bound", "polar", "exhaustive"}, default="bound"
@@ -59,8 +60,8 @@ def merge_words(
     n_groups : int, default=1
         Stop at this number of groups.
     sample_weight : array-like of shape (n_samples,), default=None
-        Non-negative weights, for the criteria "csm", "aib", "classifier" and "mlt". An integer weight k counts a sample
-        k times.
+        Non-negative weights, for the criteria "csm", "aib", "classifier", "clusters" and "mlt". An integer weight k
+        counts a sample k times.
     callback : callable, default=None
         Called as ``callback(level, (s, t), score)`` for every merge in order, `level` being the number of groups
         after it. Merging stops if it returns True.
@@ -77,8 +78,8 @@ def merge_words(
         on it.
     device : {"cpu", "cuda"}, default=None
         Where to merge; None: where X is. "cuda" needs the extra `gpu` and is for trace ratios with ``kernel="linear"``,
-        ``search="bound"`` and A and B in the memory of the device, and for "aib" and "mmi". The merges are those of the
-        CPU, unless pairs are equally good up to rounding. Neighbours are found on the CPU.
+        ``search="bound"`` and A and B in the memory of the device, and for "aib", "clusters" and "mmi". The merges are
+        those of the CPU, unless pairs are equally good up to rounding. Neighbours are found on the CPU.
     verbose : int, default=0
         1 shows a progress bar.
 
@@ -143,9 +144,9 @@ def merge_statistics(
     ----------
     statistics : Statistics
         Of all samples: of the whole, or the sum of those of its chunks.
-    criterion : {"auto", "csm", "aib", "mlt"} or object from `bagwise.criteria`, default="auto"
-        "auto" is "aib". "csm" needs statistics with ``gram=True``; "mlt" with ``frequencies=True``, unless all values
-        are integers.
+    criterion : {"auto", "csm", "aib", "clusters", "mlt"} or object from `bagwise.criteria`, default="auto"
+        "auto" is "aib". For "clusters" the classes are clusters, of one clustering or several. "csm" needs statistics
+        with ``gram=True``; "mlt" with ``frequencies=True``, unless all values are integers.
     search, n_groups, callback, n_jobs, verbose
         As in `merge_words`.
     memory_limit : int or str, default=None

@@ -12,12 +12,22 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-__all__ = ["GaussianEvidence", "GaussianFit", "Information", "MultinomialEvidence", "Scoring", "WeightLoss"]
+__all__ = [
+    "GaussianEvidence",
+    "GaussianFit",
+    "Information",
+    "KeptInformation",
+    "MultinomialEvidence",
+    "Scoring",
+    "WeightLoss",
+]
 
 Values = NDArray[np.float64]
 _SMALLEST = np.finfo(np.float64).tiny
 # Columns are processed in blocks of this many numbers, which stay in the cache.
 _BLOCK = 2**15
+# Bounds of pairs that are computed at a time.
+_BOUNDS = 2**22
 
 
 class Scoring(ABC):
@@ -49,6 +59,13 @@ class Scoring(ABC):
     def ties(self) -> NDArray[np.intp]:
         """Number the words: those with equal numbers are merged first, at no cost."""
         return np.arange(len(self.states))
+
+    def early_merges(self) -> NDArray[np.int64] | None:
+        """Say which words are merged before the search, once those that tie are one: pairs (kept, other), in order.
+
+        Each word is at most once the other one, and then never kept.
+        """
+        return None
 
 
 def x_log_x(x: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -108,6 +125,60 @@ class Information(Scoring):
         numbers[occurring] = np.unique(conditional, axis=0, return_inverse=True)[1].reshape(-1)
         numbers[probability == 0] = numbers[occurring[0]]
         return numbers
+
+
+class KeptInformation(Information):
+    """`Information` in counts of words and classes, of which all but the `n_kept` most frequent words merge early.
+
+    Each of the others joins the kept word of the least lower bound of the information lost,
+    ``p_s p_t / (p_s + p_t) |√p(c|s) - √p(c|t)|²``, in the order of these bounds, computed from smoothed counts. Only
+    kept words are smoothed in their states: what is added to thousands of rare words would outweigh their counts.
+    With no more than `n_kept` words this is `Information` of smoothed counts.
+    """
+
+    def __init__(self, counts: NDArray[np.float64], smoothing: float, n_kept: int) -> None:
+        smoothed = counts + smoothing
+        self._ties = Information(smoothed / smoothed.sum()).ties()
+        self._kept = self._others = np.empty(0, dtype=np.int64)
+        if len(counts) <= n_kept:
+            super().__init__(smoothed / smoothed.sum())
+            return
+        _, first, group = np.unique(self._ties, return_index=True, return_inverse=True)
+        mass = np.bincount(group.reshape(-1), counts.sum(axis=1))
+        leaders = np.argsort(first, kind="stable")  # groups of words that tie, in the order of their first words
+        by_mass = leaders[np.argsort(-mass[leaders], kind="stable")]
+        place = np.empty(len(first), dtype=np.int64)
+        place[leaders] = np.arange(len(first))  # after words that tie are one
+        self._kept, self._others = np.sort(place[by_mass[:n_kept]]), np.sort(place[by_mass[n_kept:]])
+        self._smoothing = smoothing
+        states = counts.copy()
+        states[first[by_mass[:n_kept]]] += smoothing
+        self._total = float(states.sum())
+        super().__init__(states / self._total)
+
+    def ties(self) -> NDArray[np.intp]:  # noqa: D102
+        return self._ties
+
+    def early_merges(self) -> NDArray[np.int64] | None:  # noqa: D102
+        if not len(self._others):
+            return None
+        smoothed = self.states.copy()
+        smoothed[self._others] += self._smoothing / self._total
+        mass = smoothed.sum(axis=1)
+        roots = np.sqrt(smoothed / np.where(mass > 0, mass, 1.0)[:, np.newaxis])
+        partner, bound = np.empty(len(self._others), dtype=np.int64), np.empty(len(self._others))
+        kept = np.ascontiguousarray(roots[self._kept].T)
+        n_rows = max(1, _BOUNDS // len(self._kept))
+        for start in range(0, len(self._others), n_rows):
+            part = slice(start, start + n_rows)
+            own, other = mass[self._others[part], np.newaxis], mass[self._kept]
+            bounds = (2.0 - 2.0 * (roots[self._others[part]] @ kept)) * (
+                own * other / np.maximum(own + other, _SMALLEST)
+            )
+            partner[part] = bounds.argmin(axis=1)
+            bound[part] = bounds[np.arange(len(bounds)), partner[part]]
+        order = np.argsort(bound, kind="stable")
+        return np.stack([self._kept[partner[order]], self._others[order]], axis=1)
 
 
 class WeightLoss(Scoring):

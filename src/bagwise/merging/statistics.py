@@ -88,6 +88,8 @@ class Statistics:
         The smallest non-zero absolute value: 1 for counts, inf if all values are 0.
     frequencies : ndarray of shape (n_classes, n_words), default=None
         Class sums of L1-normalised samples, which "mlt" needs unless all values are integers.
+    n_labels : int, default=1
+        Number of classes that each sample is in: clusters of so many clusterings.
 
     Notes
     -----
@@ -128,6 +130,7 @@ class Statistics:
     deviations: Any = None
     frequencies: NDArray[np.float64] | None = None
     unit: float = 1.0
+    n_labels: int = 1
 
     def __post_init__(self) -> None:
         C, d = len(self.classes), self.n_words
@@ -149,6 +152,7 @@ class Statistics:
                 raise BagwiseError(f"{name} must hold finite numbers, but some are NaN or infinite.")
         if not self.unit >= 0:
             raise BagwiseError(f"unit must be a number of at least 0; got {self.unit!r}.")
+        check_integer(self.n_labels, "n_labels", 1)
         for name in ("class_sums", "frequencies"):
             value = getattr(self, name)
             if value is not None and (wrong := (value.min(axis=0, initial=0.0) < 0) & (self.smallest >= 0)).any():
@@ -171,8 +175,9 @@ class Statistics:
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_words)
             May have no samples.
-        codes : array-like of int, shape (n_samples,)
-            Class of each sample, from 0 to ``n_classes - 1``. All chunks must number classes in the same way.
+        codes : array-like of int, shape (n_samples,) or (n_samples, n_labels)
+            Class of each sample, from 0 to ``n_classes - 1``, or several, all different. All chunks must number classes
+            in the same way.
         n_classes : int
         gram : bool, default=True
             Whether to sum products of words, which "csm" needs.
@@ -195,6 +200,8 @@ class Statistics:
                 f"X has {value} (NaN or infinity) in its row {row}, word {word}. Only finite numbers can be summed: "
                 "drop the sample or impute the value."
             )
+        if np.ndim(codes) == 2 and (gram or frequencies):
+            raise BagwiseError("Samples may be in several classes only with gram=False and frequencies=False.")
         is_sparse = sp.issparse(X)
         if is_sparse:
             X = sp.csr_array(X)
@@ -213,7 +220,7 @@ class Statistics:
         smallest, largest = _extremes(X)
         statistics = cls(
             classes=names,
-            class_sizes=np.bincount(numbers, minlength=n_classes).astype(np.int64),
+            class_sizes=np.bincount(numbers.ravel(), minlength=n_classes).astype(np.int64),
             class_sums=class_sums(X, numbers, n_classes),
             smallest=smallest,
             largest=largest,
@@ -222,6 +229,7 @@ class Statistics:
             sparse=is_sparse,
             frequencies=_class_frequencies(X, numbers, n_classes) if frequencies else None,
             unit=count_unit(X),
+            n_labels=1 if numbers.ndim == 1 else numbers.shape[1],
         )
         if not gram:
             return statistics
@@ -241,12 +249,12 @@ class Statistics:
     @property
     def n_samples(self) -> int:
         """Number of samples."""
-        return int(self.class_sizes.sum())
+        return int(self.class_sizes.sum()) // self.n_labels
 
     @cached_property
     def word_totals(self) -> NDArray[np.float64]:
         """Sum of each word over all samples."""
-        return self.class_sums.sum(axis=0)
+        return self.class_sums.sum(axis=0) / self.n_labels
 
     @property
     def constant_words(self) -> NDArray[np.int64]:
@@ -282,6 +290,11 @@ class Statistics:
                 f"Statistics of other classes cannot be added: {_some(self.classes)} and {_some(other.classes)}. "
                 "Number the classes over all chunks, and pass the same n_classes and classes for each."
             )
+        if self.n_labels != other.n_labels:
+            found = f"{self.n_labels} and {other.n_labels}"
+            raise BagwiseError(
+                f"Statistics of samples in {found} classes each cannot be added. Use the same clusterings."
+            )
         for part in _PARTS:
             if (getattr(self, part) is None) != (getattr(other, part) is None):
                 raise BagwiseError(f"Only one of the two statistics has {part}; make both with {part}=True, or none.")
@@ -298,6 +311,7 @@ class Statistics:
             if self.frequencies is None or other.frequencies is None
             else self.frequencies + other.frequencies,
             unit=min(self.unit, other.unit),
+            n_labels=self.n_labels,
         )
         if self.gram is None:
             return total
@@ -390,6 +404,7 @@ class Statistics:
             "dtype": "object" if self.classes.dtype.kind == "O" else self.classes.dtype.str,
             "sparse": self.sparse,
             "unit": self.unit if np.isfinite(self.unit) else None,
+            "n_labels": self.n_labels,
             "parts": [name for part, name in _PARTS.items() if getattr(self, part) is not None],
         }
         return write_tensors(path, _KIND, _SCHEMA, header, tensors)
@@ -416,7 +431,8 @@ class Statistics:
             arrays = {name: tensors[name] for name in _ARRAYS}
             unit = header.get("unit", 1.0)  # files of earlier versions lack it
             unit = np.inf if unit is None else float(unit)
-            return cls(classes=classes, sparse=header["sparse"], unit=unit, **arrays, **parts)
+            known: dict[str, Any] = arrays | parts | {"unit": unit, "n_labels": header["n_labels"]}
+            return cls(classes=classes, sparse=header["sparse"], **known)
         except (ValueError, KeyError, TypeError, OverflowError) as error:
             raise BagwiseError(f"{os.fspath(path)} is not a whole file written by Statistics.save: {error}") from error
 
@@ -450,10 +466,13 @@ def _read_classes(names: Any, dtype: Any) -> NDArray[Any]:
 
 def _check_codes(codes: ArrayLike, n_samples: int, n_classes: int) -> NDArray[np.intp]:
     numbers = np.asarray(codes)
-    if numbers.shape != (n_samples,):
-        raise BagwiseError(f"codes must have one class per sample, shape ({n_samples},); got shape {numbers.shape}.")
+    if numbers.ndim not in (1, 2) or len(numbers) != n_samples or (numbers.ndim == 2 and not numbers.shape[1]):
+        raise BagwiseError(
+            f"codes must have one class per sample, shape ({n_samples},), or a row of several; got shape "
+            f"{numbers.shape}."
+        )
     if n_samples == 0:
-        return np.empty(0, dtype=np.intp)
+        return np.empty(numbers.shape, dtype=np.intp)
     if numbers.dtype.kind not in "iu" or numbers.min() < 0 or numbers.max() >= n_classes:
         raise BagwiseError(
             f"codes must be integers from 0 to {n_classes - 1}, the class of each sample; got "

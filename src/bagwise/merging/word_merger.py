@@ -53,10 +53,10 @@ class WordMerger(GroupTransformer, BaseEstimator):
     n_groups : int, default=50
         Number of groups. If there are no more words than that, each is its own group.
     criterion : str or object from `bagwise.criteria`, default="auto"
-        Criterion to maximise: "csm", "nda", "mfa", "lde", "lpp", "semi_supervised", "aib", "classifier", "mmi", "mlt",
-        "gml", "uvd", "mme", "linkage" or an object. "auto" is "aib" with labels and "mmi" without; with a `kernel`,
-        `search` or `store` that only trace ratios have, "csm" and "lpp". Grid searches over its parameters, such as
-        ``criterion__n_neighbors``, need the object.
+        Criterion to maximise: "csm", "nda", "mfa", "lde", "lpp", "semi_supervised", "aib", "classifier", "clusters",
+        "mmi", "mlt", "gml", "uvd", "mme", "linkage" or an object. "auto" is "aib" with labels and "clusters" without;
+        with a `kernel`, `search` or `store` that only trace ratios have, "csm" and "lpp". Grid searches over its
+        parameters, such as ``criterion__n_neighbors``, need the object.
     kernel : {"linear", "intersection", "hellinger", "chi2", "jensen_shannon"} or AdditiveKernel, default="linear"
         Kernel whose feature space distances are computed in, for trace ratio criteria.
     search : {"bound", "polar", "exhaustive"}, default="bound"
@@ -113,14 +113,13 @@ class WordMerger(GroupTransformer, BaseEstimator):
     -----
     Choosing a criterion: "aib" and "mlt" are best for texts, for few groups and for many classes. Trace ratios such as
     "csm" and "nda" are dominated by a few directions of high variance, which do not separate many classes; "csm" and
-    "lde" are best for two classes of images. Without labels, "mmi" is best where its dense matrix of words by samples
-    fits into memory; `SketchMerger` is for more.
+    "lde" are best for two classes of images. Without labels "clusters" is best.
 
-    "aib" and "mmi" are for counts and frequencies. Measurements are brought to a common scale first, in `fit` and
-    `transform`: each column is shifted to a minimum of 0, and divided by its range where the largest range is more than
-    100 times the median. Dense data are measurements if they have negative values, or if at least 20 samples have
-    fractions, different sums, and columns that are far from zero or whose ranges differ by more than a factor of 100.
-    New values below the minimum give negative numbers; they are not clipped. ``verbose=1`` says what was done.
+    "aib", "clusters" and "mmi" are for counts and frequencies. Measurements are brought to a common scale first, in
+    `fit` and `transform`: each column is shifted to a minimum of 0, and divided by its range where the largest range is
+    more than 100 times the median. Dense data are measurements if they have negative values, or if at least 20 samples
+    have fractions, different sums, and columns that are far from zero or whose ranges differ by more than a factor of
+    100. New values below the minimum give negative numbers; they are not clipped. ``verbose=1`` says what was done.
 
     Fitting takes O(d²) time for d words, once the statistics are formed, and O(d²) memory; for wide data less, with
     ``store="sparse"`` of the order of the non-zeros. Transforming takes one pass over the data; the model is one
@@ -195,13 +194,13 @@ class WordMerger(GroupTransformer, BaseEstimator):
         Parameters
         ----------
         X : array-like, sparse matrix or Dask array of shape (n_samples, n_features)
-            Histograms or counts, one sample a row. Dask arrays are for the criteria "csm", "aib" and "mlt". Arrays of
-            CuPy, and tensors of PyTorch on a CUDA device, are used where they are.
+            Histograms or counts, one sample a row. Dask arrays are for the criteria "csm", "aib", "clusters" and "mlt".
+            Arrays of CuPy, and tensors of PyTorch on a CUDA device, are used where they are.
         y : array-like of shape (n_samples,), default=None
             Labels; unsupervised criteria do not use them.
         sample_weight : array-like of shape (n_samples,), default=None
-            Non-negative weights, for the criteria "csm", "aib", "classifier" and "mlt". A weight of 2 counts as the
-            sample twice, of 0 as no sample.
+            Non-negative weights, for the criteria "csm", "aib", "classifier", "clusters" and "mlt". A weight of 2
+            counts as the sample twice, of 0 as no sample.
 
         Returns
         -------

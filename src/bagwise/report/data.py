@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bagwise.report.clusters import ClusterSummary
 from bagwise.report.icicle import Tree
 
 __all__ = ["Baseline", "ClassCount", "Comparison", "ConfusionMatrix", "CriterionResult", "Example", "Hit"]
@@ -277,6 +278,8 @@ class ReportData:
         Errors of simple methods in the same cross-validation.
     tree : Tree or None, default=None
         Cuts of the hierarchy.
+    clusters : ClusterSummary or None, default=None
+        Clusters of the items, which the page opens with.
     """
 
     title: str
@@ -291,6 +294,7 @@ class ReportData:
     notes: Sequence[str] = ()
     baselines: Sequence[Baseline] = ()
     tree: Tree | None = None
+    clusters: ClusterSummary | None = None
 
     def _repr_html_(self) -> str:
         from bagwise.report.html import render_report

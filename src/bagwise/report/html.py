@@ -23,6 +23,7 @@ from bagwise._utils.extras import require
 from bagwise.errors import BagwiseError
 from bagwise.report import sentences, texts, views
 from bagwise.report.charts import NARROW, WIDE, comparison_chart, level_from, merging_chart
+from bagwise.report.clusters import map_chart
 from bagwise.report.data import Comparison, ReportData, SearchResults
 from bagwise.report.icicle import N_TONES, icicle_chart, script_data, tree_script
 from bagwise.report.sentences import Name, Phrase, Sentence, Strong
@@ -65,15 +66,21 @@ def render_report(data: ReportData) -> str:
     charts = []
     if data.curve is not None:
         charts = [_markup(merging_chart(data.curve, layout=layout)) for layout in (WIDE, NARROW)]
+    mapped = data.clusters is not None and len(data.clusters.points) > 0
     tree, script = {}, ""
     if data.tree is not None:
         tree = {
-            "n_tones": N_TONES,
             "tree_chart": _markup(icicle_chart(data.tree)),
             "tree_data": _markup(script_data(data.tree)),
         }
         script = tree_script()
-    return render_page("report.html.j2", script, merging_charts=charts, **tree, **views.report_view(data))
+    drawn: dict[str, Any] = {
+        "merging_charts": charts,
+        "map_chart": _markup(map_chart(data.clusters)) if mapped else "",
+        "n_tones": N_TONES,
+        **tree,
+    }
+    return render_page("report.html.j2", script, **drawn, **views.report_view(data))
 
 
 def write_report(data: ReportData, path: str | os.PathLike[str]) -> Path:

@@ -10,6 +10,7 @@ import numpy as np
 
 from bagwise.report import sentences, texts
 from bagwise.report.charts import MAX_STOPS, HeatMap, heat_map
+from bagwise.report.clusters import about_clusters, clusters_view
 from bagwise.report.data import Baseline, Comparison, ConfusionMatrix, Example, MergingCurve, ReportData, WordGroup
 from bagwise.report.svg import thinned
 from bagwise.report.texts import count, one_line, percent, percent_of
@@ -57,6 +58,8 @@ def report_view(data: ReportData) -> dict[str, Any]:
             "meanings": sentences.what_errors_mean(data.curve),
             "max_stops": MAX_STOPS,
         }
+    if data.clusters is not None:
+        view |= clusters_view(data.clusters)
     if data.confusion is not None:
         view |= _confusion_view(data.confusion)
     if data.groups:
@@ -107,7 +110,11 @@ def lowest_errors(comparison: Comparison) -> list[float]:
 
 def _sections(data: ReportData) -> dict[str, str]:
     """Return ids and titles of the sections that have data."""
+    clusters = data.clusters
     sections = {
+        "clusters": ("Clusters", clusters),
+        "map": ("Map", clusters is not None and len(clusters.points)),
+        "terms": ("Words by cluster", clusters is not None and clusters.table is not None),
         "setup": ("Data and settings", data.facts or data.classes),
         "curve": ("Error by number of groups" if data.curve and data.curve.measured else "Criterion", data.curve),
         "baselines": ("Simple baselines", data.baselines),
@@ -125,7 +132,8 @@ def _sections(data: ReportData) -> dict[str, str]:
 def _summary(data: ReportData) -> dict[str, Any]:
     protocol = "" if data.curve is None else data.curve.protocol
     return {
-        "model": sentences.about_model(data),
+        "model": () if data.clusters is not None else sentences.about_model(data),
+        "clusters": about_clusters(data.clusters) if data.clusters is not None else [],
         "baselines": sentences.about_baselines(data.baselines, protocol),
         "classes": sentences.about_classes(data.classes) if data.classes else [],
         "curve": _about_curve(data.curve) if data.curve else [],
@@ -144,6 +152,10 @@ def _key_figures(data: ReportData) -> list[tuple[str, str]]:
     """Return the numbers below the title, with their labels."""
     figures: list[tuple[str, str]] = []
     curve, measured = data.curve, False
+    if data.clusters is not None:
+        n = len(data.clusters.cards)
+        figures.append((count(data.clusters.n_items), "items"))
+        figures.append((count(n), "cluster" if n == 1 else "clusters"))
     if curve is not None and curve.n_groups is not None:
         words = "" if curve.n_words is None else f" of {texts.plural(curve.n_words, 'word')}"
         figures.append((count(curve.n_groups), f"groups{words}"))

@@ -1,4 +1,6 @@
 from .atlas import write_atlas as write_atlas
+from .clustering import ClusteredFit as ClusteredFit
+from .clustering import cluster_source as cluster_source
 from .evaluate import ComparedCriterion as ComparedCriterion
 from .evaluate import Evaluation as Evaluation
 from .evaluate import compare_criteria as compare_criteria
@@ -8,6 +10,7 @@ from .fit import FittedModel as FittedModel
 from .fit import fit_model as fit_model
 from .fit import run_fit as run_fit
 from .index_changes import change_index as change_index
+from .item_clusters import ItemClusters as ItemClusters
 from .item_index import ItemIndex as ItemIndex
 from .items import count_words as count_words
 from .items import open_items as open_items

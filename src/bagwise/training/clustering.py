@@ -1,7 +1,8 @@
-"""Clusters of the items of an index: features, the method, the number of clusters, items that come later."""
+"""Clusters of items: from a source to an index with clusters, features, the method, items that come later."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,17 +16,83 @@ from bagwise._utils.checks import check_integer
 from bagwise.clustering import ClusteredRows, SpectralClusterer, cluster_rows, steadier, suggest_n_clusters
 from bagwise.errors import BagwiseError, argument, parameter_name, unknown_name
 from bagwise.model.vectorizers import Progress, no_progress
+from bagwise.training.fit import Fit, run_fit
 from bagwise.training.index_words import IndexedWords
 from bagwise.training.item_clusters import CLUSTER_METHODS, ItemClusters, cluster_features, unit_rows
-from bagwise.training.item_index import ItemIndex
+from bagwise.training.item_index import ItemIndex, index_of_fit
+from bagwise.training.item_map import MOST_CLUSTERS
+from bagwise.training.options import FitOptions
 
-__all__ = ["ClusterData", "cluster_data", "with_assigned", "with_clusters"]
+__all__ = ["ClusterData", "ClusteredFit", "assigned", "cluster_data", "cluster_source", "with_assigned"]
+__all__ += ["with_clusters"]
 
 # Items up to which both methods are tried.
 _MOST_HALVED = 2000
 # Words of the median item from which on they are halved: halves of shorter items are often empty, and clusters of items
 # with an empty half would be found again whatever the items hold.
 _FEWEST_HALVED = 8
+
+
+@dataclass(frozen=True)
+class ClusteredFit:
+    """A fit without classes, and the index of its items with their clusters."""
+
+    fit: Fit
+    index: ItemIndex
+
+
+def cluster_source(
+    source: Any,
+    options: FitOptions | None = None,
+    n_clusters: int | None = None,
+    *,
+    method: str = "auto",
+    progress: Progress | None = None,
+) -> ClusteredFit:
+    """Learn words and groups from the items of a source without using labels, and cluster the items.
+
+    Parameters
+    ----------
+    source : Collection or path
+        See `open_collection`. Splits are not used either: all items are clustered.
+    options : FitOptions, default=None
+    n_clusters : int, default=None
+        None: the most stable number, see `bagwise.clustering.suggest_n_clusters`.
+    method : {"auto", "kmeans", "spectral"}, default="auto"
+        See `ItemIndex.with_clusters`.
+    progress : callable, default=None
+        See `fit_model`.
+
+    Returns
+    -------
+    found : ClusteredFit
+        ``found.index.clusters`` are the clusters; where all items have labels, with their agreement.
+
+    Examples
+    --------
+    >>> from bagwise.sources import TableCollection
+    >>> from bagwise.training import FitOptions, cluster_source
+    >>> counts = np.array([[4, 1, 0, 0], [5, 2, 0, 1], [1, 0, 5, 2], [0, 0, 4, 3]])
+    >>> rows = TableCollection(counts, list("abcd"), [()] * 4, feature_names=["bean", "pea", "nut", "bolt"])
+    >>> index = cluster_source(rows, FitOptions(n_groups=3), 2).index
+    >>> [(cluster.size, cluster.terms[0].name) for cluster in index.clusters.describe(index.model)]
+    [(2, 'bean'), (2, 'nut')]
+    """
+    options = FitOptions() if options is None else options
+    fit = run_fit(source, options, use_classes=False, progress=progress)
+    started = time.perf_counter()
+    index = index_of_fit(fit, None, source, options).with_clusters(
+        n_clusters,
+        method=method,
+        histograms=fit.data.histograms,
+        random_state=options.random_state,
+        n_jobs=options.n_jobs,
+        progress=progress,
+    )
+    assert index.clusters is not None
+    compared = index.clusters.compared_with(index.labels)
+    fit.timings["clustering"] = time.perf_counter() - started
+    return ClusteredFit(fit, replace(index, clusters=compared))
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +191,8 @@ def with_clusters(
     elif check_integer(n_clusters, parameter_name("n_clusters"), 1) > len(rows):
         few = f"{argument('n_clusters', n_clusters)}, but there are only {len(rows)} items with words"
         raise BagwiseError(f"{few}. Set at most {len(rows)}.")
+    if n_clusters > MOST_CLUSTERS:
+        raise BagwiseError(f"{argument('n_clusters', n_clusters)}, but at most {MOST_CLUSTERS:,} clusters are made.")
     made = partial(_clustered, data, n_clusters, random_state=random_state, n_jobs=n_jobs)
     if method == "auto":
         method = _steadier_method(index, data, n_clusters, random_state, n_jobs)

@@ -204,13 +204,22 @@ def fit_model(
     return FittedModel.of(run_fit(source, chosen, progress=progress, client=client))
 
 
-def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = None, client: Any = None) -> Fit:
+def run_fit(
+    source: Any,
+    options: FitOptions,
+    *,
+    use_classes: bool = True,
+    progress: Progress | None = None,
+    client: Any = None,
+) -> Fit:
     """Fit a model as `fit_model` does.
 
     Parameters
     ----------
     source : Collection or path
     options : FitOptions
+    use_classes : bool, default=True
+        False: learn from all items as if none had a label or a split.
     progress : callable, default=None
     client : distributed.Client, default=None
 
@@ -220,7 +229,7 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
     """
     report = progress or no_progress
     executor = None if client is None else executor_of(client, report)
-    prepared = prepare(source, options, report, executor)
+    prepared = prepare(source, options, report, executor, use_classes)
     data, classes, codes, log = prepared.data, prepared.classes, prepared.codes, prepared.log
     options = prepared.options
     check_groups(options, data.n_words)
@@ -261,7 +270,8 @@ def run_fit(source: Any, options: FitOptions, *, progress: Progress | None = Non
         n_groups = path.one_se
     else:
         n_groups = min(max(DEFAULT_GROUPS, len(classes)), data.n_words)
-        log.notes.append(f"There are {n_groups} groups by default; only cross-validation can choose their number.")
+        if use_classes:
+            log.notes.append(f"There are {n_groups} groups by default; only cross-validation can choose their number.")
     if n_groups < len(classes):
         log.notes.append(_fewer_than_classes(n_groups, len(classes), method, path))
     tables = None

@@ -26,6 +26,7 @@ from bagwise.training.cluster_history import (
     history_of_parts,
     history_to_parts,
 )
+from bagwise.training.item_map import MOST_CLUSTERS
 
 __all__ = ["CLUSTER_METHODS", "CLUSTER_TENSORS", "Agreement", "Cluster", "ClusterTerm", "ItemClusters"]
 __all__ += ["cluster_features", "clusters_by_words", "unique_names"]
@@ -46,7 +47,6 @@ _N_TERMS = 12
 _N_TYPICAL = 3
 _WORDS_IN_NAME = 3
 _LONGEST_NAME = 200
-_MOST_CLUSTERS = 10_000
 _FEWEST_WITH = 2  # items of a cluster that have a word that names it
 # Words that say how a text was sent or quoted, not what it is about.
 _HEADER_WORDS = frozenset(
@@ -268,7 +268,7 @@ class ItemClusters:
         model : Model
             Which names words, groups and columns.
         """
-        names, found = self._term_names(model), []
+        names, found = self.term_names(model), []
         sizes = self.sizes.tolist()
         for number in range(len(self)):
             inside = np.flatnonzero(self.labels == number)
@@ -295,7 +295,20 @@ class ItemClusters:
             )
         return found
 
-    def _term_names(self, model: Model) -> Sequence[str]:
+    def shares_of(
+        self, model: Model, features: NDArray[np.float32], words: Any, terms: Sequence[int]
+    ) -> NDArray[np.float64]:
+        """Return how frequent some terms are in each cluster, shape (n_clusters, n_terms); see `ClusterTerm`.
+
+        `features` and `words` are those of `of`.
+        """
+        known = self.labels >= 0
+        rows, _ = _term_rows(model, features, words, known, self.scale is not None)
+        sums = _sums_by_cluster(rows[:, list(terms)], self.labels[known], len(self))
+        return sums / np.maximum(self.sizes, 1)[:, np.newaxis]
+
+    def term_names(self, model: Model) -> Sequence[str]:
+        """Return the names of all terms of a model: words, groups or columns."""
         if self.terms_of == "groups":
             titles = [group.title for group in model.describe_groups()]
             known = int(self.terms.max(initial=-1)) + 1  # of a model with more groups, before it was edited
@@ -406,8 +419,8 @@ class ItemClusters:
         values = {name: tensors[f"cluster_{name}"] for name in ("labels", "certainty", "distances", "centers")}
         values |= {name: tensors[f"cluster_{name}"] for name in ("cohesion", "terms", "shares")}
         n, n_terms = len(values["centers"]), model.hierarchy.n_words
-        if not 1 <= n <= _MOST_CLUSTERS:
-            raise BagwiseError(f"it has {n} clusters; 1 to {_MOST_CLUSTERS} are accepted.")
+        if not 1 <= n <= MOST_CLUSTERS:
+            raise BagwiseError(f"it has {n} clusters; 1 to {MOST_CLUSTERS} are accepted.")
         if values["labels"].max(initial=-1) >= n or values["terms"].max(initial=-1) >= n_terms:
             raise BagwiseError(
                 f"its clusters number up to {values['labels'].max(initial=-1)} of {n}, or their words do."
@@ -500,38 +513,42 @@ def clusters_by_words(model: Model) -> bool:
     return model.modality in ("texts", "table") and model.word_hashes is None
 
 
+def _term_rows(
+    model: Model, features: NDArray[np.float32], words: Any, known: NDArray[np.bool_], measured: bool
+) -> tuple[Any, str]:
+    """Return what the items have of each term, and the kind of terms, see `ClusterTerm`."""
+    if words is None or not clusters_by_words(model):
+        return sum_cells(np.square(features[known].astype(np.float64)), model.n_groups), "groups"
+    rows = words[known]
+    if measured:
+        rows = np.asarray(rows.toarray() if sp.issparse(rows) else rows, np.float64)
+        deviations = rows.std(axis=0)
+        return np.divide(rows - rows.mean(axis=0), deviations, out=np.zeros_like(rows), where=deviations > 0), "columns"
+    if model.modality == "texts":
+        rows = sp.csr_array(rows)
+        rows = sp.csr_array(((rows.data != 0).astype(np.float64), rows.indices, rows.indptr), rows.shape)
+    return rows, "words"
+
+
 def _distinctive(
     model: Model, features: NDArray[np.float32], words: Any, labels: NDArray[np.int32], n: int, measured: bool
 ) -> tuple[NDArray[np.int32], NDArray[np.float32], str]:
     """Return what tells each cluster from the others: numbers of terms, their shares inside and outside, their kind."""
     known = labels >= 0
-    columns = measured and words is not None
-    if words is not None and clusters_by_words(model):
-        rows = words[known]
-        if columns:
-            rows = np.asarray(rows.toarray() if sp.issparse(rows) else rows, np.float64)
-            deviations = rows.std(axis=0)
-            rows = np.divide(rows - rows.mean(axis=0), deviations, out=np.zeros_like(rows), where=deviations > 0)
-        elif model.modality == "texts":
-            rows = sp.csr_array(rows)
-            rows = sp.csr_array((np.ones(len(rows.data)) * (rows.data != 0), rows.indices, rows.indptr), rows.shape)
-        named, of = True, "columns" if columns else "words"
-    else:
-        named, of = False, "groups"
-        rows = sum_cells(np.square(features[known].astype(np.float64)), model.n_groups)
+    rows, of = _term_rows(model, features, words, known, measured)
+    texts = of == "words" and model.modality == "texts" and model.word_names is not None
     sums, sizes = _sums_by_cluster(rows, labels[known], n), np.bincount(labels[known], minlength=n)[:, np.newaxis]
     others = max(int(known.sum()), 1) - sizes
     inside = np.divide(sums, sizes, out=np.zeros_like(sums), where=sizes > 0)
     outside = np.divide(sums.sum(axis=0) - sums, others, out=np.zeros_like(sums), where=others > 0)
-    texts = named and model.modality == "texts" and model.word_names is not None
-    if columns:
+    if of == "columns":
         strength = np.abs(inside - outside)
     else:
         smooth = 0.5 / np.maximum(sizes + others, 1) if texts else 1e-12 + inside.max(axis=1, keepdims=True) * 1e-3
         strength = inside * np.log((inside + smooth) / (outside + smooth))
-        if texts:
-            strength[sums < min(_FEWEST_WITH, int(sizes.max()))] = 0
-            strength[:, ~_may_name(model.word_names or ())] = 0
+    if texts:
+        strength[sums < min(_FEWEST_WITH, int(sizes.max()))] = 0
+        strength[:, ~_may_name(model.word_names or ())] = 0
     terms = np.full((n, _N_TERMS), -1, np.int32)
     shares = np.zeros((n, _N_TERMS, 2), np.float32)
     for k in range(n):
@@ -621,10 +638,10 @@ def _read_numbers(numbers: Any) -> ClusterNumbers | None:
     if numbers is None:
         return None
     sound = isinstance(numbers, list) and len(numbers) == 3 and all(isinstance(row, list) for row in numbers)
-    if not sound or not 1 <= len(numbers[0]) == len(numbers[1]) == len(numbers[2]) <= _MOST_CLUSTERS:
+    if not sound or not 1 <= len(numbers[0]) == len(numbers[1]) == len(numbers[2]) <= MOST_CLUSTERS:
         raise BagwiseError(f"its clusters have the stability {numbers!r:.100}.")
     sizes, *values = numbers
-    if not all(type(size) is int and 1 <= size <= _MOST_CLUSTERS for size in sizes) or sizes != sorted(set(sizes)):
+    if not all(type(size) is int and 1 <= size <= MOST_CLUSTERS for size in sizes) or sizes != sorted(set(sizes)):
         raise BagwiseError(f"its clusters have the stability at {sizes!r:.100} clusters.")
     if not all(type(value) is float and -1 <= value <= 1 for row in values for value in row):
         raise BagwiseError(f"its clusters have the stability {values!r:.100}; expected numbers up to 1.")

@@ -449,7 +449,8 @@ class ItemIndex:
         Returns
         -------
         index : ItemIndex
-            The same items, with a map of as many clusters as there are classes: from 2 to 20, 10 if there are none.
+            The same items, with a map. Its clusters are those of the index, if it has some; otherwise as many as there
+            are classes: from 2 to 20, 10 if there are none.
         """
         n_words = self.model.n_cells * self.model.hierarchy.n_words if self.by == "both" else None
         parts = [sp.csr_array(block.rows()[:, :n_words]) for block in self.index.blocks()]
@@ -460,7 +461,9 @@ class ItemIndex:
             rows = rows.sqrt()
         n_classes = len(self.model.classes) or _DEFAULT_CLUSTERS
         n_clusters = min(max(n_classes, _LEAST_CLUSTERS), _MOST_CLUSTERS)
-        found = ItemMap.of(rows, method, n_clusters=n_clusters, random_state=random_state, progress=progress)
+        clusters = None if self.clusters is None else self.clusters.labels
+        how: dict[str, Any] = {"clusters": clusters, "random_state": random_state, "progress": progress}
+        found = ItemMap.of(rows, method, n_clusters=n_clusters, **how)
         return replace(self, map=found)
 
     def with_clusters(

@@ -17,7 +17,7 @@ from bagwise.errors import BagwiseError, parameter_name, unknown_name
 from bagwise.model.vectorizers import Progress, no_progress
 from bagwise.retrieval.bag_index import BagIndex
 
-__all__ = ["MAP_METHODS", "MAP_TENSORS", "PLACED_BY", "ItemMap", "spectral_vectors"]
+__all__ = ["MAP_METHODS", "MAP_TENSORS", "MOST_CLUSTERS", "PLACED_BY", "ItemMap", "spectral_vectors"]
 
 MAP_METHODS = ("spectral", "tsne")
 MAP_TENSORS = {
@@ -28,7 +28,7 @@ MAP_TENSORS = {
 _MOST_SPECTRAL, _MOST_TSNE = 200_000, 5000
 _LEAST_TSNE = 4
 _TSNE_DIMENSIONS, _PERPLEXITY, PLACED_BY = 50, 30, 5
-_MOST_CLUSTERS = 1000
+MOST_CLUSTERS = 1000
 # Block Lanczos: vectors of a block, blocks, and when eigenvectors are accepted.
 _BLOCK, _MOST_BLOCKS, _TOLERANCE = 8, 24, 1e-6
 _NOTHING = 1e-10
@@ -65,8 +65,8 @@ class ItemMap:
     Items that are added to an index later are placed likewise: at the median of their five nearest neighbours on the
     map, in the cluster of the nearest.
 
-    Clusters are those of spectral clustering: k-means of as many eigenvectors of the same graph as there are clusters,
-    scaled to unit length for each item [3]_.
+    Clusters are those of the index, if it has some, otherwise those of spectral clustering: k-means of as many
+    eigenvectors of the same graph as there are clusters, scaled to unit length for each item [3]_.
 
     References
     ----------
@@ -100,6 +100,7 @@ class ItemMap:
         method: str = "spectral",
         *,
         n_clusters: int = 10,
+        clusters: NDArray[Any] | None = None,
         random_state: int = 0,
         progress: Progress | None = None,
     ) -> ItemMap:
@@ -112,6 +113,8 @@ class ItemMap:
         method : {"spectral", "tsne"}, default="spectral"
         n_clusters : int, default=10
             At most; fewer if fewer items differ.
+        clusters : ndarray of int, shape (n_items,), default=None
+            Clusters that are known already, at most 1000. None: those of spectral clustering.
         random_state : int, default=0
         progress : callable, default=None
             Called with the name of a step, what is done and what there is to do, 0 if that is not known.
@@ -131,16 +134,20 @@ class ItemMap:
                 f"t-SNE needs at least {_LEAST_TSNE} items with words, got {X.shape[0]}. Use a spectral map."
             )
         with one_blas_thread():  # sums in the same order everywhere
-            vectors, degrees, n_arranged = _extended(X, max(n_clusters - 1, 2), random_state, progress)
-            found = _clusters(vectors * np.sqrt(degrees)[:, np.newaxis], n_clusters, random_state, progress)
+            n_vectors = 2 if clusters is not None else max(n_clusters - 1, 2)
+            vectors, degrees, n_arranged = _extended(X, n_vectors, random_state, progress)
+            if clusters is None:
+                found = _clusters(vectors * np.sqrt(degrees)[:, np.newaxis], n_clusters, random_state, progress)
+            else:
+                found = np.asarray(clusters, np.int16)[has_words]
             places = vectors[:, :2]
             if method == "tsne":
                 places, n_arranged = _tsne(X, random_state, progress)
         points = np.zeros((len(has_words), 2), np.float32)
         points[has_words] = _scaled(places, each=method == "spectral")
-        clusters = np.full(len(has_words), -1, np.int16)
-        clusters[has_words] = found
-        return cls(method, points, clusters, n_arranged)
+        of_items = np.full(len(has_words), -1, np.int16)
+        of_items[has_words] = found
+        return cls(method, points, of_items, n_arranged)
 
     def placed(self, found: NDArray[np.float64], numbers: NDArray[Any], similar: bool) -> ItemMap | None:
         """Add items by their nearest neighbours on the map, at the median of five; None if the map is empty.
@@ -188,8 +195,8 @@ class ItemMap:
         method, n_arranged = header["method"], header["n_arranged"]
         if method not in MAP_METHODS or type(n_arranged) is not int or not 0 <= n_arranged <= len(points):
             raise BagwiseError(f"its map has method {method!r:.50} and n_arranged {n_arranged!r:.50}.")
-        if clusters.max(initial=-1) >= _MOST_CLUSTERS:
-            raise BagwiseError(f"its map has cluster {clusters.max()}; at most {_MOST_CLUSTERS} are accepted.")
+        if clusters.max(initial=-1) >= MOST_CLUSTERS:
+            raise BagwiseError(f"its map has cluster {clusters.max()}; at most {MOST_CLUSTERS} are accepted.")
         return cls(method, points, clusters, n_arranged)
 
 

@@ -142,11 +142,20 @@ class Opened:
     found: tuple[str, ...]  # notes on what the descriptor was chosen by
 
 
-def open_training(source: Any, options: FitOptions, executor: Executor | None = None) -> Opened:
-    """Open a source and find what to learn from and what to test with; no item is read but a few for their colours."""
+def open_training(
+    source: Any, options: FitOptions, executor: Executor | None = None, use_classes: bool = True
+) -> Opened:
+    """Open a source and find what to learn from and what to test with; no item is read but a few for their colours.
+
+    Without `use_classes`, that is all items, whatever their labels and splits.
+    """
     log = FitLog()
     opened = open_source(source, options, executor)
     log.notes.extend(opened.notes)
+    if not use_classes:
+        class_names(opened, options, use_classes)
+        options, collection, found = choose_descriptor(options, opened)
+        return Opened(collection, None, options, log, found)
     collection, test = split_source(opened)
     n_left = len(opened) - len(collection) - (0 if test is None else len(test))
     if n_left:
@@ -160,15 +169,23 @@ def open_training(source: Any, options: FitOptions, executor: Executor | None = 
     return Opened(collection, test, options, log, found)
 
 
-def prepare(source: Any, options: FitOptions, progress: Progress, executor: Executor | None = None) -> Prepared:
+def prepare(
+    source: Any,
+    options: FitOptions,
+    progress: Progress,
+    executor: Executor | None = None,
+    use_classes: bool = True,
+) -> Prepared:
     """Open a source, count its words and read its classes: all that comes before merging.
 
-    With an `executor`, items are read and counted in partitions, where it runs them.
+    With an `executor`, items are read and counted in partitions, where it runs them. Without `use_classes`, labels and
+    splits of items are left alone.
     """
-    opened = open_training(source, options.for_source(source), executor)
+    opened = open_training(source, options.for_source(source), executor, use_classes)
     collection, test, options, log = opened.collection, opened.test, opened.options, opened.log
     steps = step_cache(options, progress)
-    data = vectorize(collection, options, progress, steps, executor)
+    n_classes = len(class_names(collection, options, use_classes))
+    data = vectorize(collection, options, progress, steps, executor, n_classes)
     data = replace(data, skipped=(*collection.skipped, *data.skipped))
     log.timings.update(data.seconds)
     if data.skipped:
@@ -185,11 +202,11 @@ def prepare(source: Any, options: FitOptions, progress: Progress, executor: Exec
         raise BagwiseError(f"{collection.source} has 1 item that can be read; learning needs at least 2.")
     if data.n_words < 2:
         raise BagwiseError(f"{collection.source} has {how_many(data.n_words, 'words')}; merging needs at least 2.")
-    classes, codes = class_names(data.collection, options), None
+    classes, codes = class_names(data.collection, options, use_classes), None
     if classes:
         codes = class_codes(data.collection, classes)
         _check_classes(test, classes)  # all items of a class may have been skipped
-    elif any(item.labels for item in data.collection):
+    elif use_classes and any(item.labels for item in data.collection):
         log.notes.append("All items are of one class, so words were merged without using classes.")
     if data.rows is not None:
         data, codes = _sampled(data, data.rows, codes, classes, options, log)
@@ -220,11 +237,11 @@ def vectorize(
     progress: Progress,
     steps: StepCache | None = None,
     executor: Executor | None = None,
+    n_classes: int = 0,
 ) -> WordData:
     """Fit a vectorizer to a collection; every item is read once."""
     if not len(collection):
         raise BagwiseError(f"{collection.source} has no items to learn from.")
-    n_classes = len(class_names(collection, options))
     vectorizer = make_vectorizer(options, collection.modality, n_classes=n_classes)
     pooled = n_classes > 0 and options.folds > 0  # for a baseline in cross-validation
     n_samples = N_SAMPLED_ITEMS if collection.modality == "images" else 0
@@ -301,13 +318,14 @@ def _labelled(collection: Collection, log: FitLog, where: str = "") -> Collectio
     return collection[has]
 
 
-def class_names(collection: Collection, options: FitOptions) -> tuple[str, ...]:
+def class_names(collection: Collection, options: FitOptions, use_classes: bool = True) -> tuple[str, ...]:
     """Return the sorted names of at least two classes, or (); raise an error if the criterion needs classes."""
-    names = tuple(sorted({item.label for item in collection if item.label is not None}))
+    names = tuple(sorted({item.label for item in collection if item.label is not None})) if use_classes else ()
     if len(names) >= 2:
         return names
     if options.criterion != "auto" and resolve_criterion(options.criterion).supervised:
         found = f"all {len(collection)} items are of the class {names[0]!r}" if names else "the items have no labels"
+        found = found if use_classes else "labels are not used here"
         raise BagwiseError(
             f"The criterion {options.criterion!r} needs at least two classes, but {found}. Put items into one folder "
             'per class, or use an unsupervised criterion: "mmi", "lpp", "linkage".'

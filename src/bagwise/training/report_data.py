@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -12,25 +14,33 @@ from sklearn.metrics import confusion_matrix
 
 from bagwise._utils.text import how_many
 from bagwise.model import Model, PathErrors
-from bagwise.report.data import ClassCount, ConfusionMatrix, Example, MergingCurve, ReportData
+from bagwise.report.clusters import MOST_CARDS, MOST_COLUMNS, ClusterCard, ClusterSummary, ClusterTermTable, ShownItem
+from bagwise.report.data import ClassCount, ConfusionMatrix, Example, MergingCurve, ReportData, WordGroup
 from bagwise.report.pictures import photograph
 from bagwise.sources.collection import Collection
-from bagwise.sources.items import Item
+from bagwise.sources.items import Item, ItemError
 from bagwise.sources.media import in_color
 from bagwise.training.baselines import baselines_of
+from bagwise.training.clustering import cluster_data
 from bagwise.training.evaluate import Evaluation
 from bagwise.training.fit import Fit
 from bagwise.training.group_data import hierarchy_tree, word_groups
+from bagwise.training.item_index import ItemIndex
 from bagwise.training.provenance import versions
 
 __all__ = ["evaluation_report_data", "excerpt_of", "fit_report_data", "preview"]
 
 N_EXAMPLE_CLASSES = 20
+# Of a report of clusters: points of the map, rows of the table of words, regions, and groups that these are of.
+N_POINTS, N_TABLE_TERMS, N_REGIONS, N_REGION_GROUPS = 4000, 60, 16, 4
+THUMBNAIL_SIDE = 120
 EXCERPT_LENGTH = 300
 PICTURE_SIDE = 240
 
 
-def fit_report_data(fit: Fit, evaluation: Evaluation | None = None, title: str | None = None) -> ReportData:
+def fit_report_data(
+    fit: Fit, evaluation: Evaluation | None = None, title: str | None = None, index: ItemIndex | None = None
+) -> ReportData:
     """Collect the data of the report of a fit.
 
     Parameters
@@ -40,6 +50,8 @@ def fit_report_data(fit: Fit, evaluation: Evaluation | None = None, title: str |
         Results on the test split. Without it, the confusion matrix and the examples come from cross-validation.
     title : str, default=None
         None: the name of the source.
+    index : ItemIndex, default=None
+        Of the items of the fit, with clusters, which the report opens with.
 
     Returns
     -------
@@ -74,13 +86,16 @@ def fit_report_data(fit: Fit, evaluation: Evaluation | None = None, title: str |
     curve = _curve(model, model.path, evaluation)
     if curve.test_seen is None:  # the split test is not the training data
         curve = replace(curve, test_seen=0.0)
+    groups = word_groups(model, data.collection, data.histograms, data.samples)
+    clusters = None if index is None else cluster_summary(index, data.collection, groups, data.histograms)
     return ReportData(
         title=str(model.provenance["source"]) if title is None else title,
         facts=_facts(model, evaluation),
         classes=_class_counts(model, evaluation),
         curve=curve,
         confusion=_confusion(model, predictions),
-        groups=word_groups(model, data.collection, data.histograms, data.samples),
+        groups=groups,
+        clusters=clusters,
         examples=_examples(model, predictions),
         timings=fit.timings,
         versions=model.provenance["versions"],
@@ -88,6 +103,93 @@ def fit_report_data(fit: Fit, evaluation: Evaluation | None = None, title: str |
         baselines=baselines_of(model, evaluation),
         tree=hierarchy_tree(model),
     )
+
+
+def cluster_summary(
+    index: ItemIndex, collection: Collection, groups: Sequence[WordGroup], histograms: Any = None
+) -> ClusterSummary | None:
+    """Collect what a report shows of the clusters of an index; None without clusters.
+
+    Parameters
+    ----------
+    index : ItemIndex
+    collection : Collection
+        Its items, in their order.
+    groups : sequence of WordGroup
+        Whose patches show what is frequent in clusters of images.
+    histograms : CSR array or ndarray, default=None
+        As in `ItemIndex.with_clusters`.
+    """
+    clusters, model = index.clusters, index.model
+    if clusters is None:
+        return None
+    described, patches = clusters.describe(model), {group.number: list(group.patches) for group in groups}
+    shown = described[:MOST_CARDS]
+    cards = []
+    for one in described:
+        of_groups = [patches.get(term.number, []) for term in one.terms] if clusters.terms_of == "groups" else []
+        turns = [patch for turn in zip_longest(*of_groups[:N_REGION_GROUPS]) for patch in turn if patch is not None]
+        items = [one.central, *one.typical, one.outermost] if one in shown and one.size else []
+        seen = [_shown_item(collection[k], model.modality) for k in items]
+        # words of pictures have no names: their regions speak
+        named = () if clusters.terms_of == "groups" and turns else one.terms
+        cards.append(
+            ClusterCard(
+                one.number,
+                one.name,
+                one.size,
+                one.cohesion,
+                one.certainty,
+                [(term.name, term.inside, term.outside) for term in named],
+                turns[:N_REGIONS],
+                seen[0] if seen else None,
+                seen[1:-1],
+                seen[-1] if len(seen) > 1 else None,
+            )
+        )
+    points, of_points = np.zeros((0, 2), np.float32), np.zeros(0, np.int32)
+    if index.map is not None:
+        on_map = np.flatnonzero((index.map.clusters >= 0) & (clusters.labels >= 0))
+        on_map = np.sort(np.random.default_rng(0).permutation(on_map)[:N_POINTS])
+        points, of_points = index.map.points[on_map], clusters.labels[on_map]
+    shares_of = clusters.terms_of
+    if shares_of == "words" and model.modality != "texts":
+        shares_of = "frequencies"
+    return ClusterSummary(
+        cards=cards,
+        method=clusters.method,
+        shares_of=shares_of,
+        n_items=len(index),
+        n_unknown=int((clusters.labels < 0).sum()),
+        numbers=clusters.numbers,
+        agreement=clusters.agreement,
+        points=points,
+        point_clusters=of_points,
+        table=_term_table(index, histograms),
+    )
+
+
+def _shown_item(item: Item, modality: str) -> ShownItem:
+    try:
+        picture, excerpt = preview(item, modality, THUMBNAIL_SIDE)
+    except ItemError:  # deleted or changed since it was read
+        return ShownItem(item.id)
+    return ShownItem(item.id, picture, excerpt)
+
+
+def _term_table(index: ItemIndex, histograms: Any) -> ClusterTermTable | None:
+    """Return how frequent the strongest terms of the largest clusters are in each of these."""
+    clusters = index.clusters
+    assert clusters is not None
+    n = min(len(clusters), MOST_COLUMNS)
+    if n < 2:
+        return None
+    each = max(1, min(3, N_TABLE_TERMS // n))
+    terms = list(dict.fromkeys(term for row in clusters.terms[:n, :each].tolist() for term in row if term >= 0))
+    data = cluster_data(index, histograms)
+    shares = clusters.shares_of(index.model, data.features, data.words, terms)[:n].T
+    names = clusters.term_names(index.model)
+    return ClusterTermTable([names[term] for term in terms], list(range(n)), shares) if terms else None
 
 
 def evaluation_report_data(model: Model, evaluation: Evaluation, title: str | None = None) -> ReportData:

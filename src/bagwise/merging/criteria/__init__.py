@@ -5,6 +5,7 @@ from __future__ import annotations
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.merging.criteria.base import AdditiveScore, Criterion, TraceRatio
 from bagwise.merging.criteria.classifier import ClassifierLoss
+from bagwise.merging.criteria.clusters import Clusters
 from bagwise.merging.criteria.information import InformationLoss, SampleInformationLoss
 from bagwise.merging.criteria.neighbor_graphs import (
     LocalDiscriminant,
@@ -28,6 +29,7 @@ NAMED_CRITERIA: dict[str, type[Criterion]] = {
         SemiSupervised,
         InformationLoss,
         SampleInformationLoss,
+        Clusters,
         ClassPosterior,
         MultinomialPosterior,
         GaussianLikelihood,
@@ -44,13 +46,13 @@ __all__ += sorted(criterion.__name__ for criterion in NAMED_CRITERIA.values())
 def resolve_criterion(criterion: object, *, has_labels: bool = True, of_ratios: bool = False) -> Criterion:
     """Turn a name or an object into a criterion, and check its parameters.
 
-    "auto" is AIB with labels and MMI without; `of_ratios`, with options that only trace ratios have, CSM and LPP.
+    "auto" is AIB with labels and clusters without; `of_ratios`, with options that only trace ratios have, CSM and LPP.
 
     >>> resolve_criterion("auto"), resolve_criterion("auto", has_labels=False)
-    (InformationLoss(), SampleInformationLoss())
+    (InformationLoss(), Clusters())
     """
     if isinstance(criterion, str) and criterion.lower() == "auto":
-        of_words = (ClassSeparability, LocalityPreserving) if of_ratios else (InformationLoss, SampleInformationLoss)
+        of_words = (ClassSeparability, LocalityPreserving) if of_ratios else (InformationLoss, Clusters)
         return of_words[0 if has_labels else 1]()
     if isinstance(criterion, Criterion):
         criterion._validate_params()

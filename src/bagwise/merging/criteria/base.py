@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -45,6 +45,8 @@ class Criterion(BaseEstimator, ABC):
         be negative.
     takes_sample_weight : bool
         Whether `structures` or `scoring` has the parameter `sample_weight`.
+    takes_threads : bool
+        Whether `scoring` has the parameter `n_threads`.
     sums_needed : tuple of str or None
         What `Statistics` must have beside class sums ("gram", "frequencies"); None: the samples are needed.
     """
@@ -55,8 +57,20 @@ class Criterion(BaseEstimator, ABC):
     non_negative: ClassVar[bool] = False
     scales_measurements: ClassVar[bool] = False
     takes_sample_weight: ClassVar[bool] = False
+    takes_threads: ClassVar[bool] = False
     sums_needed: ClassVar[tuple[str, ...] | None] = None
     _parameter_constraints: ClassVar[dict] = {}
+
+    def codes(self, X: Any, y: NDArray[Any] | None, n_threads: int = 1) -> NDArray[np.intp]:
+        """Number the classes that samples are summed over; for criteria that need class sums only.
+
+        Samples may be in several classes, one in each column.
+        """
+        return class_codes(y, self.name)
+
+    def of_samples(self, rows: NDArray[np.intp]) -> Self:
+        """Return the criterion for some of the samples only."""
+        return self
 
     def search(self, X: Any, y: NDArray[Any] | None, memory_limit: Limit = None) -> Search:
         """Start a search of the criterion's own, for criteria of neither family.
@@ -189,7 +203,7 @@ def no_labels(who: str) -> BagwiseError:
     """Make the error for a criterion that needs labels and has none."""
     return BagwiseError(
         f"The criterion {who!r} requires y to be passed, but the target y is None. Pass labels, or use an unsupervised "
-        "criterion such as 'mmi'."
+        "criterion such as 'clusters'."
     )
 
 
@@ -203,7 +217,7 @@ def class_codes(y: ArrayLike | None, who: str) -> NDArray[np.intp]:
     if len(classes) < 2:
         raise BagwiseError(
             f"The criterion {who!r} needs at least two classes in y; got only one class, {classes.tolist()[:1]}. "
-            "Without classes, use an unsupervised criterion such as 'mmi'."
+            "Without classes, use an unsupervised criterion such as 'clusters'."
         )
     return codes.astype(np.intp)
 

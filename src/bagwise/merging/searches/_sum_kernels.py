@@ -97,6 +97,17 @@ def _information_cost(a, b, total_a, total_b):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def join_pairs(states, totals, pairs, lost):
+    """Join words with joint probabilities in order; `lost` gets the information lost by each merge."""
+    for k in range(pairs.shape[0]):
+        s, t = pairs[k]
+        lost[k] = _information_cost(states[s], states[t], totals[s], totals[t])
+        totals[s] += totals[t]
+        for c in range(states.shape[1]):
+            states[s, c] += states[t, c]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def _evidence_cost(a, b, total_a, total_b):
     """What `MultinomialEvidence` loses, ``Σ_c log B(x_c, y_c) - log B(X, Y) - (C - 1) log B(a, b)``.
 

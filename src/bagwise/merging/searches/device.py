@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from bagwise._utils.devices import check_device_memory, device_module, to_device
 from bagwise._utils.memory import readable_size
 from bagwise.errors import BagwiseError
-from bagwise.merging.scoring import Information, Scoring
+from bagwise.merging.scoring import Information, KeptInformation, Scoring
 from bagwise.merging.searches._kernels import TINY
 from bagwise.merging.searches.base import Search
 from bagwise.merging.stores.device import DeviceStore
@@ -46,10 +46,10 @@ def check_runs_on_device(criterion: str, of_ratios: bool, **options: str) -> Non
                 f"{name}={value!r} does not run on a CUDA device, which has {name}="
                 f"{' or '.join(map(repr, _OPTIONS[name]))}. Use that, or device='cpu'."
             )
-    if not of_ratios and criterion not in ("aib", "mmi"):
+    if not of_ratios and criterion not in ("aib", "clusters", "mmi"):
         raise BagwiseError(
-            f"The criterion {criterion!r} does not run on a CUDA device; trace ratios, 'aib' and 'mmi' do. Use one of "
-            "these, or device='cpu'."
+            f"The criterion {criterion!r} does not run on a CUDA device; trace ratios, 'aib', 'clusters' and 'mmi' do. "
+            "Use one of these, or device='cpu'."
         )
 
 
@@ -143,7 +143,7 @@ class DevicePartnerSearch(_DeviceSearch):
     """
 
     def __init__(self, scoring: Scoring) -> None:
-        if type(scoring) is not Information:  # a user's criterion may have any
+        if type(scoring) not in (Information, KeptInformation):  # a user's criterion may have any
             raise BagwiseError(
                 f"{type(scoring).__name__} does not run on a CUDA device; Information does. Use device='cpu'."
             )

@@ -13,6 +13,7 @@ from bagwise.merging.scoring import (
     GaussianEvidence,
     GaussianFit,
     Information,
+    KeptInformation,
     MultinomialEvidence,
     Scoring,
     WeightLoss,
@@ -21,10 +22,11 @@ from bagwise.merging.searches import _sum_kernels as kernels
 from bagwise.merging.searches._kernels import DEAD
 from bagwise.merging.searches.base import Search
 
-__all__ = ["COMPILED", "SumSearch"]
+__all__ = ["COMPILED", "SumSearch", "join_early"]
 
 COMPILED = {
     Information: kernels.INFORMATION,
+    KeptInformation: kernels.INFORMATION,
     MultinomialEvidence: kernels.EVIDENCE,
     WeightLoss: kernels.WEIGHTS,
     GaussianFit: kernels.FIT,
@@ -154,6 +156,16 @@ class SumSearch(Search):
         """Rows scanned again after the first scan of each and that of merged words, and costs computed."""
         counts = self._state.counts
         return {"row_scans": int(counts[kernels.SCANS]), "pairs_evaluated": int(counts[kernels.EVALUATED])}
+
+
+def join_early(scoring: Scoring, pairs: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Add the states of the second words of pairs to the first ones, in place; return what each merge loses.
+
+    For information only.
+    """
+    lost = np.empty(len(pairs))
+    kernels.join_pairs(scoring.states, scoring.states.sum(axis=1), pairs, lost)
+    return lost
 
 
 def _measures(kind: int, scoring: Scoring, states: NDArray[np.float64]) -> tuple[NDArray[np.float64], int, float]:
