@@ -77,10 +77,10 @@ def _read(data: Path, name: str) -> tuple[str, Items]:
     return "texts", Items(texts, alone[kept])
 
 
-def searched(part: Part, n_groups: int, folder: Path) -> tuple[Any, Any, Model]:
+def searched(part: Part, n_groups: int, criterion: str, folder: Path) -> tuple[Any, Any, Model]:
     """Fit a model without labels; return unit vectors of words and of groups of the items, in their order."""
     hidden = Items(part.items.contents, np.full(len(part.items.labels), "x"))
-    options = FitOptions(n_groups=n_groups, folds=0)
+    options = FitOptions(n_groups=n_groups, criterion=criterion, folds=0)
     if part.modality == "table":
         ids = [str(row) for row in range(len(hidden.labels))]
         source: Any = TableCollection(part.items.contents, ids, [()] * len(ids))
@@ -112,6 +112,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=os.environ.get("BAGWISE_DATA"))
     parser.add_argument("--only", nargs="*", default=[], choices=[*CHOSEN_BY, *CHECKED_ON])
     parser.add_argument("--groups", type=int, default=50)
+    parser.add_argument("--criterion", default="auto")
     given = parser.parse_args()
     if given.data is None:
         parser.error("give the folder of the data sets by --data, or by BAGWISE_DATA")
@@ -119,7 +120,7 @@ def main() -> None:
     sums: dict[tuple[str, float], list[tuple[float, float]]] = {}
     for part in parts(given.data, given.only):
         with tempfile.TemporaryDirectory() as folder:
-            words, groups, model = searched(part, given.groups, Path(folder))
+            words, groups, model = searched(part, given.groups, given.criterion, Path(folder))
         by_words, by_groups = (_products(one) for one in (words, groups))
         rows = []
         for weight in WEIGHTS:
