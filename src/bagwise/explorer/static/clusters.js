@@ -197,7 +197,7 @@ function controls(facts, one, open = false) {
   };
   if (open) {
     build();
-    return h("section", { class: "editing" }, h("h3", {}, "Edit this cluster"), place);
+    return h("section", { class: "editing" }, h("h2", {}, "Edit this cluster"), place);
   }
   const whole = h("details", { class: "editing", ontoggle: () => whole.open && build() }, h("summary", { "aria-label": `Edit ${one.name}` }, "Edit"), place);
   return whole;
