@@ -73,6 +73,8 @@ def test_pages_show_the_clusters_of_the_index(path):
         assert whole["outermost"]["number"] == described.outermost
         rows = send(f"items?cluster={one['number']}&sort=certainty&most=200")["items"]
         assert {row["number"] for row in rows} == set(np.flatnonzero(clusters.labels == one["number"]).tolist())
+        exec(send(f"python/items?cluster={one['number']}&sort=certainty")["lines"], lines := {})
+        assert lines["chosen"] == [row["number"] for row in rows]
         certain = [row["cluster"]["certainty"] for row in rows]
         assert certain == sorted(certain)
         assert {row["cluster"]["name"] for row in rows} == {described.name}

@@ -259,6 +259,8 @@ def items_lines(space: Workspace, n: int | None, query: ItemQuery, found: Compar
     lines.add(f"chosen = [k for k in range(len(ids)){' if ' + ' and '.join(conditions) if conditions else ''}]")
     if query.sort == "id":
         lines.add("chosen.sort(key=lambda k: ids[k])")
+    elif query.sort in ("certainty", "-certainty"):
+        lines.add(f"chosen.sort(key=lambda k: {query.sort.removesuffix('certainty')}index.clusters.certainty[k])")
     elif query.sort in ("margin", "-margin", "score"):
         key = {"margin": "margins[k]", "-margin": "-margins[k]", "score": "top.score[k]"}[query.sort]
         lines.add(f"chosen.sort(key=lambda k: {key})")
@@ -279,6 +281,8 @@ def _conditions(lines: Lines, query: ItemQuery, found: Comparison | None) -> lis
         wanted.append(f"labels[k] == {classes[query.label]!r}")
     if query.predicted is not None:
         wanted.append(f"predicted[k] == {classes[query.predicted]!r}")
+    if query.cluster is not None:
+        wanted.append(f"index.clusters.labels[k] == {query.cluster:d}")
     if query.right:
         sign = "==" if query.right == "right" else "!="
         wanted.append(f"labels[k] in model.classes and predicted[k] {sign} labels[k]")
