@@ -17,7 +17,6 @@ from bagwise.training import FitOptions, fit_model, run_fit
 from bagwise.training.fit import FittedModel
 from bagwise.training.method import (
     FollowedPath,
-    adapt_to_size,
     choose_method,
     choose_weighting,
     codes_of,
@@ -32,7 +31,7 @@ from small_sources import texts, write_image_folder, write_text_folder
         ({}, "texts", 6, "classifier", None),
         ({"n_groups": 6}, "texts", 6, "classifier", None),
         ({"n_groups": 5}, "texts", 6, "aib", None),
-        ({}, "texts", 0, "mmi", None),
+        ({}, "texts", 0, "clusters", None),
         ({"criterion": "csm"}, "texts", 2, "csm", None),
         ({}, "images", 2, "classifier", "before"),
         ({"n_groups": 1}, "images", 2, "csm", "before"),
@@ -46,11 +45,11 @@ from small_sources import texts, write_image_folder, write_text_folder
         ({"criterion": "csm"}, "images", 3, "csm", "after"),
         ({"criterion": "classifier"}, "images", 3, "classifier", "before"),
         ({"n_groups": 2}, "videos", 2, "classifier", "before"),
-        ({}, "images", 0, "mmi", "after"),
+        ({}, "images", 0, "clusters", "after"),
         ({}, "table", 2, "classifier", "before"),
         ({"n_groups": 3}, "table", 4, "aib", "after"),
         ({"root": "before", "criterion": "aib"}, "table", 2, "aib", "before"),
-        ({}, "table", 0, "mmi", "after"),
+        ({}, "table", 0, "clusters", "after"),
     ],
 )
 def test_the_method_follows_from_modality_classes_and_options(options, modality, n_classes, criterion, root):
@@ -224,15 +223,3 @@ def test_tables_of_all_words_are_one(folds, tmp_path):
     assert list(model.heads) == [12]
     with pytest.raises(OptionError, match="n_tables=3, but there are only 2 words"):
         fit_model(source, n_tables=3, **(options | {"n_words": 2}))
-
-
-def test_data_that_are_too_large_for_mmi():
-    method = choose_method(FitOptions(), "texts", 0)
-    assert adapt_to_size(method, FitOptions(), 2000, 5000) is method
-    for large in ((5000, 20_000), (10**6, 10**6)):
-        assert adapt_to_size(method, FitOptions(), *large).criterion == "lpp"
-        asked = FitOptions(criterion="mmi")
-        assert adapt_to_size(choose_method(asked, "texts", 0), asked, *large).criterion == "mmi"
-    assert adapt_to_size(method, FitOptions(memory_limit="1MB"), 2000, 5000).criterion == "lpp"
-    supervised = choose_method(FitOptions(), "table", 2)
-    assert adapt_to_size(supervised, FitOptions(), 10**6, 10**6) is supervised

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import pairwise
@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.extmath import randomized_svd
 
 from bagwise._utils.matrices import is_whole
-from bagwise.codebooks.kmeans import kmeans_words
+from bagwise.codebooks.kmeans import kmeans_words, no_report
 from bagwise.codebooks.normalizing import WordWeighting, inverse_document_frequencies
 from bagwise.errors import BagwiseError
 
@@ -70,6 +70,7 @@ class Clusterings:
         weighting: str | WordWeighting = "auto",
         random_state: Any = 0,
         n_threads: int = 1,
+        progress: Callable[[int, int], Any] = no_report,
     ) -> Clusterings:
         """Cluster the distinct items of X that have words, dense or CSR, at each scale.
 
@@ -77,6 +78,7 @@ class Clusterings:
         more than a fifth of the items are left out. If none is left there is one clustering, of a fifth as many
         clusters as items, at least two.
         """
+        progress(0, len(scales) + 1)
         rows = distinct_items(X)
         X = X[rows]
         how = weighting if isinstance(weighting, WordWeighting) else _weighting(weighting, X)
@@ -98,21 +100,13 @@ class Clusterings:
         if n == 0:
             raise BagwiseError("Items can be clustered only if some have words, but all of X is zero.")
         used = [scale for scale in scales if scale * _LEAST_SIZE <= n] or [min(max(n // _LEAST_SIZE, 2), n)]
-        centres = tuple(
-            np.asarray(
-                kmeans_words(
-                    points,
-                    scale,
-                    max_iter=_MOST_STEPS,
-                    tol=_TOLERANCE,
-                    random_state=seed + scale,
-                    n_jobs=n_threads,
-                    fewer=True,
-                ).words
-            )
-            for scale in used
-        )
-        return cls(how, directions, centres)
+        how_far: dict[str, Any] = {"max_iter": _MOST_STEPS, "tol": _TOLERANCE, "n_jobs": n_threads, "fewer": True}
+        centres = []
+        for k, scale in enumerate(used):
+            progress(k + 1, len(used) + 1)
+            centres.append(np.asarray(kmeans_words(points, scale, random_state=seed + scale, **how_far).words))
+        progress(len(used) + 1, len(used) + 1)
+        return cls(how, directions, tuple(centres))
 
     @property
     def n_clusters(self) -> int:

@@ -33,7 +33,12 @@ def _weight_loss(states: NDArray[np.float64]) -> Scoring:
     return WeightLoss(mass, states[:, 1:] / np.where(mass > 0, mass, 1.0)[:, np.newaxis])
 
 
-_SCORINGS: dict[str, Any] = {"aib": Information, "classifier": _weight_loss, "mlt": MultinomialEvidence}
+_SCORINGS: dict[str, Any] = {
+    "aib": Information,
+    "classifier": _weight_loss,
+    "clusters": Information,
+    "mlt": MultinomialEvidence,
+}
 
 
 def statistics_of(engine: Engine, hierarchy: Hierarchy) -> GroupStatistics | None:

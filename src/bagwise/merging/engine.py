@@ -150,6 +150,7 @@ class Engine:
         self._search, self._store, self._limit = search, store, memory_limit
         self._n_threads = effective_n_jobs(check_n_jobs(n_jobs))
         self._show_progress = verbose > 0
+        self._settings: dict[str, Any] = {"n_threads": self._n_threads, "show_progress": self._show_progress}
         self.data: Any = None
         self.scaling: Scaling | None = None
         self.store: str | None = None
@@ -216,7 +217,7 @@ class Engine:
 
     def _sums_of_measurements(self, X: Any) -> Statistics:
         """Sum up scaled samples; measurements have no smallest unit to smooth class sums by."""
-        codes = self.criterion.codes(X, self._labels, self._n_threads)
+        codes = self.criterion.codes(X, self._labels, **self._settings)
         n, d = X.shape
         return Statistics(
             classes=np.arange(int(codes.max()) + 1),
@@ -361,7 +362,7 @@ class Engine:
 
     def _weighted(self) -> dict[str, Any]:
         weights = {} if self._weights is None else {"sample_weight": self._weights}
-        return weights | ({"n_threads": self._n_threads} if self.criterion.takes_threads else {})
+        return weights | (self._settings if self.criterion.takes_settings else {})
 
     def _make_store(
         self, criterion: TraceRatio

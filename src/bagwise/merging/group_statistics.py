@@ -14,7 +14,7 @@ from bagwise.merging.hierarchy import Hierarchy
 __all__ = ["GroupStatistics"]
 
 # Criteria whose groups have states that add up, and those that have A and B.
-SUMS, PAIRS = ("aib", "classifier", "mlt"), ("csm", "lde", "lpp", "mfa", "nda", "semi_supervised")
+SUMS, PAIRS = ("aib", "classifier", "clusters", "mlt"), ("csm", "lde", "lpp", "mfa", "nda", "semi_supervised")
 # Groups whose statistics are kept, and numbers of each.
 MOST_GROUPS, MOST_COLUMNS = 1000, 256
 
@@ -27,8 +27,8 @@ class GroupStatistics:
     ----------
     criterion : str
     values : array-like
-        For "aib", "classifier" and "mlt" the states of groups, shape (n_groups, m), see `Scoring`. For trace ratios the
-        upper triangles of A and B row by row, shape (2, n_groups (n_groups + 1) / 2). Stored as float32.
+        For "aib", "classifier", "clusters" and "mlt" the states of groups, shape (n_groups, m), see `Scoring`. For
+        trace ratios the upper triangles of A and B row by row, shape (2, n_groups (n_groups + 1) / 2). Stored as float32.
 
     Examples
     --------

@@ -27,7 +27,6 @@ from bagwise.training.learning import cross_validate, learn_groups, merged_block
 from bagwise.training.method import (
     Method,
     TablesPath,
-    adapt_to_size,
     adapt_to_table,
     choose_method,
     choose_weighting,
@@ -40,7 +39,6 @@ from bagwise.training.options import FitOptions
 from bagwise.training.preparing import WordData, prepare
 from bagwise.training.provenance import provenance_of
 from bagwise.training.seen import distinct_hashes
-from bagwise.training.sums import MOST_MERGED
 
 __all__ = ["Fit", "FittedModel", "check_groups", "fit_model", "run_fit"]
 
@@ -169,7 +167,7 @@ def fit_model(
     criterion : str, default="auto"
         A name from `bagwise.criteria`. "auto": "classifier" if there are at least as many groups as classes, or
         their number is chosen by cross-validation; with fewer groups or a pyramid "csm" for two classes of images or
-        videos, "aib" for others and for measurements; without classes "mmi", or "lpp" if that would take too long.
+        videos, "aib" for others and for measurements; without classes "clusters".
     client : distributed.Client, default=None
         Workers of this Dask cluster read, describe and count the items, and cross-validate. The model is the same.
         Needs ``bagwise[dask]``.
@@ -237,8 +235,6 @@ def run_fit(
     modality = data.collection.modality
     method = choose_method(options, modality, len(classes), data.vocabularies)
     rows = data.rows
-    shape = data.whole().shape if rows is None else (min(rows.n_items, MOST_MERGED), data.n_words)
-    method = adapt_to_size(method, options, *shape)
     facts = None if rows is None else rows.facts
     method = adapt_to_table(method, data.whole() if facts is None else facts.statistics, modality, options)
     method = dataclasses.replace(method, in_blocks=rows is not None)
@@ -335,7 +331,7 @@ def _merged_on_sample(method: Method, data: WordData, codes: NDArray[np.int64] |
         apart = f", in {len(blocks)} random blocks; the neighbours of an item are those in its block"
     return (
         f"The criterion {method.criterion} compares items with each other, so words were merged on {n:,} items of the "
-        f"sample{apart}. The criteria classifier, aib, mlt and csm use all items."
+        f"sample{apart}. The criteria classifier, aib, clusters, mlt and csm use all items."
     )
 
 

@@ -23,7 +23,7 @@ from bagwise.model.visual import MOST_SAMPLED, N_SAMPLED_VECTORS, VisualVectoriz
 from bagwise.sources.collection import Collection
 from bagwise.training.fit import _learn_tables
 from bagwise.training.learning import cross_validate, learn_groups
-from bagwise.training.method import adapt_to_size, adapt_to_table, choose_method, choose_weighting, sizes_of
+from bagwise.training.method import adapt_to_table, choose_method, choose_weighting, sizes_of
 from bagwise.training.options import FitOptions, make_vectorizer
 from bagwise.training.preparing import WordData
 
@@ -413,7 +413,6 @@ def _part_of(
     data = WordData(nothing, histograms[:, columns], stand_in)
     n_classes = 0 if labels is None else int(labels.max()) + 1
     method = choose_method(changed, modality, n_classes, tuple(sizes))
-    method = adapt_to_size(method, changed, n_items, sample.n_words)
     method = adapt_to_table(method, data.whole(), modality, changed)
     return _Part(data, labels, changed, method, sizes_of(d, changed, method, n_classes))
 

@@ -15,7 +15,7 @@ from sklearn.preprocessing import FunctionTransformer
 from bagwise.codebooks.normalizing import WordWeighting
 from bagwise.distributed.executors import Executor
 from bagwise.merging.constrained import statistics_of
-from bagwise.merging.criteria import resolve_criterion
+from bagwise.merging.criteria import Criterion, resolve_criterion
 from bagwise.merging.engine import Engine
 from bagwise.merging.group_statistics import GroupStatistics
 from bagwise.merging.hierarchy import Hierarchy
@@ -145,7 +145,10 @@ def _learn_groups(
 
         y = codes if resolve_criterion(method.criterion).supervised else None
         merged = method.merging_input(data.whole(), weighted_whole)
-        hierarchy, statistics = merge_parts(lambda part: (merged[:, part], y), data.n_words, method, options, progress)
+        criterion = method.criterion_for(merged, options.n_jobs, progress)
+        hierarchy, statistics = merge_parts(
+            lambda part: (merged[:, part], y), data.n_words, method, options, progress, criterion
+        )
         heads: dict[int, Head] = {}
         for k, size in enumerate(sizes if codes is not None else ()):
             features = group_features(weighted, hierarchy.cut(size), size, data.n_cells, method.normalize)
@@ -155,9 +158,17 @@ def _learn_groups(
 
 
 def merge_parts(
-    input_of: Callable[[slice], tuple[Any, Any]], n_words: int, method: Method, options: FitOptions, progress: Progress
+    input_of: Callable[[slice], tuple[Any, Any]],
+    n_words: int,
+    method: Method,
+    options: FitOptions,
+    progress: Progress,
+    criterion: Criterion | None = None,
 ) -> tuple[Hierarchy, GroupStatistics | None]:
-    """Merge the words of each vocabulary; `input_of` returns the data of its columns, or their sums, and classes."""
+    """Merge the words of each vocabulary; `input_of` returns the data of its columns, or their sums, and classes.
+
+    The criterion is that of the method unless it is given.
+    """
     n_merges = n_words - 1
     progress("Merging words", 0, n_merges)
     engines: list[Engine] = []
@@ -167,7 +178,7 @@ def merge_parts(
             if level % 64 == 0 or level == 1:
                 progress("Merging words", part.stop - level, n_merges)
 
-        engines.append(Engine(method.criterion, n_jobs=options.n_jobs).load(*input_of(part)))
+        engines.append(Engine(criterion or method.criterion, n_jobs=options.n_jobs).load(*input_of(part)))
         return engines[-1].run(1, follow)
 
     hierarchy = merge_vocabularies(method.vocabularies or (n_words,), merge_part)
@@ -215,9 +226,11 @@ def _learn_from_sums(
         hierarchy, statistics = merge_parts(compared, data.n_words, method, options, progress)
     else:
         needed = partial(_merging_input, method, weighting)
+        # items are clustered by the sample, and all of them assigned
+        learned = method.clusterings(needed(data.whole()), options.n_jobs, progress)
 
         def sums_of(part: slice) -> tuple[Any, None]:
-            return rows.statistics(needed, part, criterion.sums_needed or ()), None
+            return rows.statistics(needed, part, criterion.sums_needed or (), learned), None
 
         hierarchy, statistics = merge_parts(sums_of, data.n_words, method, options, progress)
     heads: dict[int, Head] = {}

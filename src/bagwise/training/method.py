@@ -22,13 +22,14 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.utils.parallel import Parallel, delayed
 
-from bagwise._utils.memory import parse_size
 from bagwise.codebooks.normalizing import WordWeighting, inverse_document_frequencies
 from bagwise.distributed.executors import LocalExecutor
 from bagwise.errors import OptionError
+from bagwise.merging.clusterings import Clusterings
 from bagwise.merging.compact import MOST_FITTED, CompactClassifier
 from bagwise.merging.criteria import resolve_criterion
-from bagwise.merging.criteria.base import TraceRatio, bytes_of_values
+from bagwise.merging.criteria.base import Criterion, TraceRatio
+from bagwise.merging.criteria.clusters import Clusters
 from bagwise.merging.criteria.others import Linkage
 from bagwise.merging.engine import Engine
 from bagwise.merging.group_statistics import GroupStatistics
@@ -59,9 +60,6 @@ __all__ = [
 
 # Steps of `BagNormalizer`: Hellinger normalisation.
 HELLINGER = ("l1", "power")
-# Items times the square of the words from which merging by "mmi" takes more than some minutes.
-_MOST_WORK = 5 * 10**11
-_MOST_VALUES = 4 * 2**30  # bytes; not the free memory, so that the model does not depend on the machine
 
 
 # Groups are too unequal if one in so many of them, and at least two, hold this fraction of all occurrences.
@@ -93,6 +91,10 @@ class Method:
     in_blocks : bool
         Whether criteria that compare items do so in blocks of them, see `blocks_to_merge`: in fits whose histograms
         are too large for one process.
+    items_by : {"auto", "tfidf", "hellinger"}
+        How words are weighted where items are clustered, see `Clusters`.
+    seed : int
+        Of clusterings of the items, if words are merged by these.
     """
 
     criterion: str
@@ -102,6 +104,8 @@ class Method:
     n_tables: int = 1
     scaling: Scaling | None = None
     in_blocks: bool = False
+    items_by: str = "auto"
+    seed: int = 0
 
     @property
     def follows(self) -> bool:
@@ -115,8 +119,12 @@ class Method:
 
     @property
     def normalize(self) -> tuple[str, ...]:
-        """Steps that normalise rows of groups."""
-        if self.root != "after" or self.scaling is not None:
+        """Steps that normalise rows of groups.
+
+        Groups of texts by clusters are for finding alike texts: their weights are compared as frequencies.
+        """
+        of_texts = self.root is None and self.criterion == Clusters.name
+        if (self.root != "after" and not of_texts) or self.scaling is not None:
             return ()
         return ("power",) if self.vocabularies else HELLINGER  # several are scaled before words are summed
 
@@ -132,9 +140,26 @@ class Method:
             return weighted
         return WordWeighting("count", None, "l1", self.vocabularies).apply(counts) if distances else counts
 
+    def clusterings(self, X: Any, n_jobs: int | None = None, progress: Progress = no_progress) -> Clusterings | None:
+        """Cluster items by the words of all vocabularies together, if words are merged by clusters of the items.
+
+        X is what words are merged on.
+        """
+        if self.criterion != Clusters.name:
+            return None
+        apart = WordWeighting("sqrt", None, "l2", self.vocabularies) if len(self.vocabularies) > 1 else None
+        return Clusters(weighting=self.items_by, random_state=self.seed).learn(
+            X, effective_n_jobs(n_jobs), weighting=apart, progress=partial(progress, "Clustering items")
+        )
+
+    def criterion_for(self, X: Any, n_jobs: int | None = None, progress: Progress = no_progress) -> Criterion:
+        """Return the criterion that merges the words of each vocabulary; X is what all of them are merged on."""
+        learned = self.clusterings(X, n_jobs, progress)
+        return resolve_criterion(self.criterion if learned is None else Clusters(clusterings=learned.codes(X)))
+
     def merger(self) -> Any:
         """Return an estimator that merges the words of each vocabulary by itself, for cross-validation."""
-        return _EachVocabulary(WordMerger(criterion=self.criterion), self.vocabularies, self.in_blocks)
+        return _EachVocabulary(WordMerger(criterion=self.criterion), self)
 
 
 def merge_vocabularies(sizes: Sequence[int], merge_part: Callable[[slice], Hierarchy]) -> Hierarchy:
@@ -144,35 +169,34 @@ def merge_vocabularies(sizes: Sequence[int], merge_part: Callable[[slice], Hiera
 
 
 class _EachVocabulary(BaseEstimator):
-    """A merger that merges the words of each vocabulary by itself; () for one. Words are weighted before.
+    """A merger that merges the words of each vocabulary of a method by itself. Words are weighted before.
 
-    If `in_blocks`, criteria that compare items do so in blocks of them.
+    If the method is `in_blocks`, criteria that compare items do so in blocks of them.
     """
 
-    def __init__(self, merger: WordMerger, vocabularies: tuple[int, ...], in_blocks: bool = False) -> None:
+    def __init__(self, merger: WordMerger, method: Method) -> None:
         self.merger = merger
-        self.vocabularies = vocabularies
-        self.in_blocks = in_blocks
+        self.method = method
 
     @property
     def pooling(self) -> str:
         return self.merger.pooling
 
     def fit(self, X: Any, y: Any) -> _EachVocabulary:
+        criterion = self.method.criterion_for(X)
         self.hierarchy_ = merge_vocabularies(
-            self.vocabularies or (X.shape[1],), lambda part: self._merged(X[:, part], y)
+            self.method.vocabularies or (X.shape[1],), lambda part: self._merged(X[:, part], y, criterion)
         )
         return self
 
-    def _merged(self, X: Any, y: Any) -> Hierarchy:
-        criterion = resolve_criterion(self.merger.criterion)
-        if self.in_blocks and criterion.sums_needed is None:
+    def _merged(self, X: Any, y: Any, criterion: Criterion) -> Hierarchy:
+        if self.method.in_blocks and criterion.sums_needed is None:
             blocks = blocks_to_merge(criterion, X, X.shape[1], [str(row) for row in range(X.shape[0])], y, 0)
             if len(blocks) > 1:
                 codes = y if criterion.supervised else None
                 return Engine(criterion).load(add_scatters(LocalExecutor(), criterion, X, codes, blocks)).run()
             X, y = X[blocks[0]], y[blocks[0]]
-        return clone(self.merger).fit(X, y).hierarchy_
+        return clone(self.merger).set_params(criterion=criterion).fit(X, y).hierarchy_
 
     def _weights(self) -> dict[str, Any]:
         return {}
@@ -181,7 +205,7 @@ class _EachVocabulary(BaseEstimator):
 def choose_method(options: FitOptions, modality: str, n_classes: int, vocabularies: tuple[int, ...] = ()) -> Method:
     """Choose the criterion and the place of the square root that the options leave open.
 
-    - No classes: "mmi".
+    - No classes: "clusters".
     - At least as many groups as classes, or a number of groups that is chosen later: "classifier".
     - Fewer groups, in which the scores of all classes have no room, a pyramid (its cells share the groups, but not the
       weights), or roots after merging: "csm" for two classes of images or videos, otherwise "aib".
@@ -201,7 +225,7 @@ def choose_method(options: FitOptions, modality: str, n_classes: int, vocabulari
     elif options.criterion != "auto":
         criterion, reason = options.criterion, "as given"
     elif not several:
-        criterion, reason = "mmi", "there are no classes"
+        criterion, reason = "clusters", "there are no classes"
     elif options.root != "after" and options.pyramid is None and (asked == "auto" or int(asked) >= n_classes):
         criterion, reason = "classifier", "groups keep the scores of a classifier on all words"
     elif modality in ("images", "videos") and n_classes == 2:
@@ -214,24 +238,17 @@ def choose_method(options: FitOptions, modality: str, n_classes: int, vocabulari
         criterion, reason = "aib", "roots are taken after merging" if after else "cells of a pyramid share the groups"
     else:
         criterion, reason = "aib", f"{asked} groups are fewer than the {n_classes} classes"
+    items_by = {"texts": "tfidf", "table": "auto"}.get(modality, "hellinger")
+    seed = options.random_state
     if modality == "texts":
-        return Method(criterion, reason, None, n_tables=options.n_tables)
+        return Method(criterion, reason, None, n_tables=options.n_tables, items_by=items_by, seed=seed)
     before = criterion == "classifier" or (criterion == "csm" and n_classes == 2)
     root = ("before" if before else "after") if options.root == "auto" else options.root
     if criterion == "classifier" and root == "after":
         message = "root='after' is not for the criterion 'classifier', whose scores are sums over words."
         raise OptionError("root", f"{message} Set root='before', or another criterion.")
-    return Method(criterion, reason, root, vocabularies if len(vocabularies) > 1 else (), options.n_tables)
-
-
-def adapt_to_size(method: Method, options: FitOptions, n_items: int, n_words: int) -> Method:
-    """Without classes, take "lpp" for data that are too large for "mmi", the default."""
-    if options.criterion != "auto" or method.criterion != "mmi":
-        return method
-    limit = _MOST_VALUES if options.memory_limit is None else parse_size(options.memory_limit)
-    if n_items * n_words**2 <= _MOST_WORK and bytes_of_values(n_items, n_words) <= limit:
-        return method
-    return replace(method, criterion="lpp", reason="there are no classes, and too many words and items for mmi")
+    apart = vocabularies if len(vocabularies) > 1 else ()
+    return Method(criterion, reason, root, apart, options.n_tables, items_by=items_by, seed=seed)
 
 
 def adapt_to_table(method: Method, X: Any, modality: str, options: FitOptions) -> Method:
@@ -310,8 +327,8 @@ def unequal_groups(groups: NDArray[np.int64], totals: NDArray[np.float64]) -> st
     effective = float(np.exp(-(shares * np.log(shares)).sum()))
     return (
         f"{few} of {len(sizes)} groups hold {shares[:few].sum():.1%} of all occurrences of words. That is as much as "
-        f"{effective:.1f} groups of equal size, and tells little about an item. Use another criterion (without labels "
-        "mmi), stop words, or fewer words."
+        f"{effective:.1f} groups of equal size, and tells little about an item. Use another criterion, stop "
+        "words, or fewer words."
     )
 
 

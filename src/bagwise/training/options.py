@@ -63,7 +63,8 @@ TEXT_WORDS = 30_000
 # Patches of two sizes: cross-validation on training parts of Scene-15, Corel-1k and Caltech-101 gave errors (all words)
 # of 26.7, 7.0 and 2.0 %; with one size of 16 pixels 30.0, 7.2 and 3.2 %, of 32 pixels 31.0, 6.4 and 1.5 %.
 SIFT_SCALES = (1.0, 2.0)
-UNLABELLED_TEXT_WORDS = 3_000  # merged by a criterion that takes time with their square times the number of texts
+# Without classes: more are no better for clusters of texts.
+CLUSTERED_TEXT_WORDS = 20_000
 _CONFIG_BYTES = 1 << 20  # of a configuration file
 # Options that say how a source is read.
 _COLUMNS = ("image", "text", "label", "id", "split")
@@ -90,11 +91,11 @@ class FitOptions:
     n_words : int, default=None
         Size of the vocabulary: words learned from images (None: 1000; descriptors after the first have half as many
         words each), or the most frequent words of texts (None:
-        30,000, without classes 3000). The columns of a table are its words, so this does not apply to tables.
+        30,000, without classes 20,000). The columns of a table are its words, so this does not apply to tables.
     criterion : str, default="auto"
         A name from `bagwise.criteria`. "auto": "classifier" if there are at least as many groups as classes, or
         their number is chosen by cross-validation; with fewer groups or a pyramid "csm" for two classes of images or
-        videos, "aib" for others and for measurements; without classes "mmi", or "lpp" if that would take too long.
+        videos, "aib" for others and for measurements; without classes "clusters".
     descriptor : str or list of str, default="auto"
         "network" (or "network:FILE.onnx"), "sift", "color-sift", "keypoint-sift", "color", "hog-lbp" or "patches" for
         images, "hog-hof" or "network" for videos. Several
@@ -157,8 +158,7 @@ class FitOptions:
         environment variables and fsspec's configuration files.
     memory_limit : int, float or str, default=None
         Descriptors beyond this size go to a temporary file during a fit; None: 32 MiB. With a cluster, histograms
-        beyond it stay on the workers; None: 1 GiB. Without classes, "auto" takes
-        "lpp" where the data of "mmi" would exceed it; None: 80 % of the free memory.
+        beyond it stay on the workers; None: 1 GiB.
     partition : int, default=None
         With a cluster: number of items that a worker takes at a time. None: 64 images, 8 videos, 10,000 texts or rows.
         The model does not depend on it.
@@ -473,7 +473,7 @@ def check_options(options: FitOptions, modality: str) -> None:
 
 def text_words(options: FitOptions, has_classes: bool) -> int:
     """Return the largest size of the vocabulary of texts."""
-    return options.n_words or (TEXT_WORDS if has_classes else UNLABELLED_TEXT_WORDS)
+    return options.n_words or (TEXT_WORDS if has_classes else CLUSTERED_TEXT_WORDS)
 
 
 def visual_words(options: FitOptions, descriptors: Sequence[Any], n_classes: int = 0) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ from bagwise.model.visual import N_SAMPLED_VECTORS
 from bagwise.sources.tables import TableCollection
 from bagwise.training.fit import DEFAULT_GROUPS, check_groups
 from bagwise.training.forecast import CountedSample, Range, forecast_groups, sample_texts, sample_visual
-from bagwise.training.method import adapt_to_size, adapt_to_table, choose_method, folds_of, sizes_of
+from bagwise.training.method import adapt_to_table, choose_method, folds_of, sizes_of
 from bagwise.training.options import FitOptions, check_options, make_descriptors
 from bagwise.training.preparing import class_codes, class_names, enough_for_folds, open_training
 
@@ -154,7 +154,6 @@ def plan_fit(source: Any, **options: Any) -> FitPlan:
         log.notes.append("All items are of one class, so words were merged without using classes.")
     validated = codes is not None and enough_for_folds(codes, classes, chosen, log)
     method = choose_method(chosen, modality, len(classes), sample.vocabularies)
-    method = adapt_to_size(method, chosen, n, sample.n_words)
     if isinstance(collection, TableCollection):
         method = adapt_to_table(method, collection.X, modality, chosen)
     if method.scaling is not None:

@@ -21,6 +21,7 @@ from bagwise._utils.memory import parse_size
 from bagwise.codebooks.normalizing import WordWeighting
 from bagwise.distributed.executors import Executor
 from bagwise.distributed.linear import fit_svm
+from bagwise.merging.clusterings import Clusterings
 from bagwise.merging.criteria import TraceRatio
 from bagwise.merging.pooling import pool
 from bagwise.merging.statistics import Statistics
@@ -209,10 +210,19 @@ class PartedRows:
     def _whole(self) -> Callable[[Any], Any]:
         return partial(_whole_items, self.n_words, self.first_grid)
 
-    def statistics(self, transform: Callable[[Any], Any], part: slice, sums: Sequence[str]) -> Statistics:
-        """Sum up what `transform` makes of whole items, in some columns; `sums` are those that a criterion needs."""
+    def statistics(
+        self,
+        transform: Callable[[Any], Any],
+        part: slice,
+        sums: Sequence[str],
+        clusterings: Clusterings | None = None,
+    ) -> Statistics:
+        """Sum up what `transform` makes of whole items, in some columns; `sums` are those that a criterion needs.
+
+        Sums are over classes, or over the clusters of `clusterings`, which take all columns.
+        """
         wanted = dict.fromkeys(sums, True)
-        function = partial(_statistics, self._whole, transform, part, self.n_classes, wanted)
+        function = partial(_statistics, self._whole, transform, part, self.n_classes, wanted, clusterings)
         return self.executor.map_reduce(function, operator.add, self.counted.rows, self.codes, step="Adding up words")
 
     def blocks(self, transform: Callable[[Any], Any], whole: bool = False) -> list[Any]:
@@ -306,9 +316,19 @@ def _facts(whole: Callable[[Any], Any], n_classes: int, part: Part, codes: NDArr
 
 
 def _statistics(
-    whole: Any, transform: Any, columns: slice, n_classes: int, wanted: dict[str, bool], part: Part, codes: Any
+    whole: Any,
+    transform: Any,
+    columns: slice,
+    n_classes: int,
+    wanted: dict[str, bool],
+    clusterings: Clusterings | None,
+    part: Part,
+    codes: Any,
 ) -> Statistics:
-    X = transform(whole(_matrix(part)))[:, columns]
+    X = transform(whole(_matrix(part)))
+    if clusterings is not None:
+        return Statistics.of(X[:, columns], clusterings.codes(X), clusterings.n_clusters, False)
+    X = X[:, columns]
     return Statistics.of(X, codes, n_classes, wanted.get("gram", False), frequencies=wanted.get("frequencies", False))
 
 

@@ -45,8 +45,8 @@ class Criterion(BaseEstimator, ABC):
         be negative.
     takes_sample_weight : bool
         Whether `structures` or `scoring` has the parameter `sample_weight`.
-    takes_threads : bool
-        Whether `scoring` has the parameter `n_threads`.
+    takes_settings : bool
+        Whether `scoring` has the parameters `n_threads` and `show_progress`.
     sums_needed : tuple of str or None
         What `Statistics` must have beside class sums ("gram", "frequencies"); None: the samples are needed.
     """
@@ -57,11 +57,13 @@ class Criterion(BaseEstimator, ABC):
     non_negative: ClassVar[bool] = False
     scales_measurements: ClassVar[bool] = False
     takes_sample_weight: ClassVar[bool] = False
-    takes_threads: ClassVar[bool] = False
+    takes_settings: ClassVar[bool] = False
     sums_needed: ClassVar[tuple[str, ...] | None] = None
     _parameter_constraints: ClassVar[dict] = {}
 
-    def codes(self, X: Any, y: NDArray[Any] | None, n_threads: int = 1) -> NDArray[np.intp]:
+    def codes(
+        self, X: Any, y: NDArray[Any] | None, n_threads: int = 1, show_progress: bool = False
+    ) -> NDArray[np.intp]:
         """Number the classes that samples are summed over; for criteria that need class sums only.
 
         Samples may be in several classes, one in each column.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from bagwise._compat import Interval, StrOptions
 from bagwise._utils.checks import check_integer
 from bagwise._utils.matrices import class_sums, count_unit
+from bagwise._utils.progress import ProgressBar
+from bagwise.codebooks.kmeans import no_report
 from bagwise.codebooks.normalizing import WordWeighting
 from bagwise.errors import BagwiseError
 from bagwise.merging.clusterings import WEIGHTINGS, Clusterings, sampled_rows
@@ -81,7 +83,7 @@ class Clusters(AdditiveScore):
     non_negative = True
     scales_measurements = True
     takes_sample_weight = True
-    takes_threads = True
+    takes_settings = True
     sums_needed = ()
     _parameter_constraints: ClassVar[dict] = {
         "scales": ["array-like"],
@@ -106,24 +108,38 @@ class Clusters(AdditiveScore):
         self.random_state = random_state
         self.clusterings = clusterings
 
-    def learn(self, X: Any, n_threads: int = 1, scaling: Scaling | None = None) -> Clusterings:
-        """Cluster the items of X, dense or CSR: those that `sampled_rows` draws; measurements by their `scaling`."""
+    def learn(
+        self,
+        X: Any,
+        n_threads: int = 1,
+        *,
+        scaling: Scaling | None = None,
+        weighting: WordWeighting | None = None,
+        progress: Callable[[int, int], Any] = no_report,
+    ) -> Clusterings:
+        """Cluster the items of X, dense or CSR; of many, those that `sampled_rows` draws.
+
+        Measurements are clustered by their `scaling`; `weighting` replaces that of the criterion. `progress` is called
+        with the number of steps done and of all.
+        """
+        rows = sampled_rows(X.shape[0], self.random_state)
+        X = X if len(rows) == X.shape[0] else X[rows]
         scales = [check_integer(scale, "A scale", 1) for scale in self.scales]
         if not scales:
             raise BagwiseError("scales must have at least one number of clusters; got none.")
-        weighting: str | WordWeighting = self.weighting
         if scaling is not None:
             weights = None if scaling.scale is None else np.sqrt(scaling.scale)
             weighting = WordWeighting("sqrt", weights, "l2", shift=scaling.shift)
-        how: dict[str, Any] = {"weighting": weighting, "random_state": self.random_state, "n_threads": n_threads}
-        return Clusterings.fit(X, scales, **how)
+        how: dict[str, Any] = {"random_state": self.random_state, "n_threads": n_threads, "progress": progress}
+        return Clusterings.fit(X, scales, weighting=weighting or self.weighting, **how)
 
-    def codes(self, X: Any, y: NDArray[Any] | None = None, n_threads: int = 1) -> NDArray[np.intp]:  # noqa: D102
+    def codes(  # noqa: D102
+        self, X: Any, y: NDArray[Any] | None = None, n_threads: int = 1, show_progress: bool = False
+    ) -> NDArray[np.intp]:
         if self.clusterings is not None:
             return numbered_apart(_check_clusterings(self.clusterings, X.shape[0]))
-        rows = sampled_rows(X.shape[0], self.random_state)
-        sample = X if len(rows) == X.shape[0] else X[rows]
-        return numbered_apart(self.learn(sample, n_threads).codes(X))
+        with ProgressBar("clustering samples", 1, enabled=show_progress) as bar:
+            return numbered_apart(self.learn(X, n_threads, progress=bar.update).codes(X))
 
     def of_samples(self, rows: NDArray[np.intp]) -> Self:  # noqa: D102
         if self.clusterings is None:
@@ -133,11 +149,17 @@ class Clusters(AdditiveScore):
         return own
 
     def scoring(  # noqa: D102
-        self, X: Any, y: NDArray[Any] | None, sample_weight: NDArray[np.float64] | None = None, n_threads: int = 1
+        self,
+        X: Any,
+        y: NDArray[Any] | None,
+        sample_weight: NDArray[np.float64] | None = None,
+        n_threads: int = 1,
+        show_progress: bool = False,
     ) -> Scoring:
         if count_unit(X) == np.inf:
             raise BagwiseError("The criterion 'clusters' needs counts, but all of X is zero.")
-        return self._scoring(class_sums(X, self.codes(X, None, n_threads), weights=sample_weight), count_unit(X))
+        codes = self.codes(X, None, n_threads, show_progress)
+        return self._scoring(class_sums(X, codes, weights=sample_weight), count_unit(X))
 
     def _scoring(self, sums: NDArray[np.float64], unit: float) -> Scoring:
         if not sums.any():
