@@ -5,12 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from bagwise import BagwiseError
+from bagwise import BagwiseError, Model, open_collection
 from bagwise.sources import TableCollection
-from bagwise.training import FitOptions, ItemIndex, run_fit
+from bagwise.training import FitOptions, ItemIndex, cluster_source, run_fit
 from bagwise.training.clustering import assigned, cluster_data
 from bagwise.training.item_clusters import ItemClusters, cluster_features
-from small_sources import texts
+from small_sources import texts, write_image_folder
 
 N_WORDS = 12
 
@@ -220,8 +220,7 @@ def test_tensors_that_are_not_sound_are_refused(index):
 def test_the_method_is_chosen_by_halves_of_the_words_also_of_soft_ones():
     X, _ = rows(60)
     wide = np.concatenate([X, X, X], axis=1)
-    fit, items = fitted(wide, n_groups=18)
-    model = fit.model
+    model = fitted(wide, n_groups=18)[0].model
 
     def chosen(histograms):
         index = ItemIndex.build(model, *_items(histograms))
@@ -232,3 +231,21 @@ def test_the_method_is_chosen_by_halves_of_the_words_also_of_soft_ones():
     np.testing.assert_array_equal(soft.labels, chosen(wide).labels)
     short = np.where(np.cumsum(wide > 0, axis=1) <= 3, wide, 0)  # a half is often empty
     assert chosen(short).method == "kmeans"
+
+
+def test_words_that_are_moved_along_the_manifold_are_those_of_the_model(tmp_path):
+    write_image_folder(tmp_path / "stripes", n_each=8)
+    options = FitOptions(n_words=12, descriptor="patches", n_jobs=1)
+    moved, plain = (cluster_source(tmp_path / "stripes", options, 2, method=name) for name in ("manifold", "kmeans"))
+    model = moved.index.model
+    assert [model.n_groups, moved.index.clusters.method] == [12, "manifold"]
+    assert not np.allclose(model.codebooks[0], plain.index.model.codebooks[0])
+    assert moved.index.clusters.agreement.nmi == 1
+    path = model.save(tmp_path / "moved.bagwise")
+    held = Model.load(path).histograms(open_collection(tmp_path / "stripes"))
+    assert (abs(held - moved.fit.data.histograms) > 0).sum() == 0
+    with pytest.raises(BagwiseError, match="learns words for a number of clusters"):
+        cluster_source(tmp_path / "stripes", options, method="manifold")
+    counts = _items(rows(20)[0])[0]
+    with pytest.raises(BagwiseError, match="the columns of a table are its words"):
+        cluster_source(counts, FitOptions(n_jobs=1), 2, method="manifold")

@@ -40,6 +40,8 @@ N_SAMPLED_VECTORS = 100_000  # that the words of a vocabulary are learned from
 # Items that they are sampled from, whose descriptors are held until words are counted, in a file if they are many.
 # Others are described when their words are counted. If these have too few descriptors, all items are sampled from.
 MOST_SAMPLED = {"images": 5000, "videos": 500}
+# Items that words are moved by, vectors of each, and its neighbours on the manifold.
+_MOVED_BY, _MOVED_VECTORS, _NEIGHBORS = 2000, 200, 10
 
 
 class _TooFew(Exception):
@@ -54,7 +56,8 @@ class VisualVectorizer(Vectorizer):
     Several descriptors each have a vocabulary of their own, side by side in each cell of the pyramid; each item is read
     once and described by all. Without a `descriptor`, only `Bags` are accepted. There are no `codebooks` before
     `fit_transform`, and none for descriptors that count words themselves, such as `LBPD5`. `n_words` has the number of
-    words of each vocabulary; with `fewer`, there are fewer where fewer descriptors differ. Descriptors of a fit beyond
+    words of each vocabulary; with `fewer`, there are fewer where fewer descriptors differ. With `n_components`, words
+    are moved by `ManifoldBagOfFeatures`. Descriptors of a fit beyond
     `memory_limit` go to a temporary file, see `BagsSpool`.
     """
 
@@ -73,6 +76,7 @@ class VisualVectorizer(Vectorizer):
         random_state: Any = 0,
         memory_limit: int | float | str | None = None,
         fewer: bool = False,
+        n_components: int | None = None,
     ) -> None:
         self.modality = modality
         self.descriptor = descriptor
@@ -83,6 +87,7 @@ class VisualVectorizer(Vectorizer):
         self.assignments = tuple(assignments or (HARD,) * len(self._asked))
         self.n_words = sum(self.vocabularies)
         self.fewer = fewer
+        self.n_components = n_components
         self.random_state = random_state
         self.memory_limit = memory_limit
 
@@ -98,6 +103,7 @@ class VisualVectorizer(Vectorizer):
             "pyramid": self.pyramid,
             "random_state": int(self.random_state),
             **({"fewer": True} if self.fewer else {}),
+            **({} if self.n_components is None else {"n_components": self.n_components}),
             "assignments": [one.to_dict() for one in self.assignments],
         }
 
@@ -163,6 +169,8 @@ class VisualVectorizer(Vectorizer):
                 self._learn_words(X if isinstance(X, Collection) else None, vectors, random, run, k, chosen)
                 for k, (vectors, random) in enumerate(zip(samples, randoms, strict=True))
             )
+            if self.n_components is not None:
+                self._set_codebooks(self._moved_words(spool, k, run) for k, spool in enumerate(spools))
             times.append(time.perf_counter())
             about: dict[str, Any] = {"chosen": chosen, "pooled": _joined(averages)}
             part = Part(zip(*spools, strict=True), np.array(describing.kept), tuple(describing.skipped), **about)
@@ -301,6 +309,30 @@ class VisualVectorizer(Vectorizer):
         steps.save("words", data, settings, {"codebook": words})
         unfinished.remove()
         return words
+
+    def _moved_words(self, spool: Iterable[Bags], k: int, run: Run) -> NDArray[np.float32]:
+        """Move the words of a vocabulary until histograms show the manifold of the items: `ManifoldBagOfFeatures`."""
+        from bagwise.codebooks.manifold.manifold_bag_of_features import ManifoldBagOfFeatures
+
+        random = generator(self.random_state)
+        seeds = random.integers(2**31, size=2).tolist()
+        some: list[Bags] = []
+        for batch in spool:
+            few = batch.subsample(_MOVED_VECTORS, seeds[0] + len(some))
+            some.append(Bags(self.assignments[k].compared(few.values), few.offsets, dtype=None))
+        bags = Bags.concatenate(some)
+        bags = bags[np.flatnonzero(bags.lengths > 0)]
+        run.progress(f"Moving {self.vocabularies[k]} words along the manifold of the items", 0, 0)
+        assert self.n_components is not None
+        learner = ManifoldBagOfFeatures(
+            self.vocabularies[k],
+            n_components=min(self.n_components, max(len(bags) - 1, 1)),
+            n_neighbors=min(_NEIGHBORS, max(len(bags) - 1, 1)),
+            max_objects=min(len(bags), _MOVED_BY),
+            random_state=seeds[1],
+            n_jobs=run.n_jobs,
+        )
+        return np.asarray(learner.fit(bags).codebook_, np.float32)
 
     def _transform(self, X: Any, run: Run) -> Histograms:
         """Count the words of items, of `Bags` (tuples of them for several vocabularies), or of an iterable of them."""

@@ -16,7 +16,16 @@ from bagwise.report.texts import fixed, percent, plural
 if TYPE_CHECKING:
     from bagwise.clustering import ClusterNumbers
 
-__all__ = ["ClusterCard", "ClusterSummary", "ClusterTermTable", "ShownItem", "about_clusters"]
+__all__ = [
+    "MOST_CARDS",
+    "MOST_COLUMNS",
+    "TABLE_TITLES",
+    "ClusterCard",
+    "ClusterSummary",
+    "ClusterTermTable",
+    "ShownItem",
+    "about_clusters",
+]
 __all__ += ["about_number_of_clusters", "agreement_line", "clusters_view", "map_chart"]
 
 _MOST_OTHERS = 3  # other stable numbers that a sentence names
@@ -25,7 +34,13 @@ MOST_COLUMNS = 40  # clusters in the table of words
 _LEGEND = 12
 _WIDTH, _HEIGHT, _MARGIN = 760.0, 480.0, 14.0
 _FARTHEST = 3.0  # standard deviations; the few points beyond lie on the border
-# What the shares of terms are.
+# Titles of the table, and what the shares of terms are.
+TABLE_TITLES = {
+    "words": "Words by cluster",
+    "frequencies": "Words by cluster",
+    "groups": "Groups of words by cluster",
+    "columns": "Columns by cluster",
+}
 _SHARES = {
     "words": "the part of the items that have the word",
     "frequencies": "the mean relative frequency of the word",
@@ -84,11 +99,14 @@ class ClusterTermTable:
     clusters : sequence of int
         Numbers of the clusters of the columns.
     shares : ndarray of shape (n_terms, n_clusters)
+    patches : sequence of sequences of bytes, default=()
+        Regions of images for each term, PNG or JPEG files.
     """
 
     terms: Sequence[str]
     clusters: Sequence[int]
     shares: NDArray[np.float64]
+    patches: Sequence[Sequence[bytes]] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +137,7 @@ class ClusterSummary:
     >>> from bagwise.report.clusters import ClusterCard, ClusterSummary, about_clusters
     >>> summary = ClusterSummary([ClusterCard(0, "key, chip", 7, 0.5, 0.9)], "kmeans", "words", 7)
     >>> "".join(about_clusters(summary)[0])
-    '7 items in 1 cluster, by their words alone.'
+    '7 items in 1 cluster, found without labels.'
     """
 
     cards: Sequence[ClusterCard]
@@ -173,7 +191,7 @@ def agreement_line(agreement: tuple[float, float, int, int]) -> str:
 def about_clusters(summary: ClusterSummary) -> list[tuple[str]]:
     """Say what was clustered, how many clusters there are and why, and the agreement with labels, in sentences."""
     n = len(summary.cards)
-    said = [(f"{plural(summary.n_items, 'item')} in {plural(n, 'cluster')}, by their words alone.",)]
+    said = [(f"{plural(summary.n_items, 'item')} in {plural(n, 'cluster')}, found without labels.",)]
     if summary.numbers is not None:
         why = about_number_of_clusters(n, summary.method, summary.numbers, "bagwise cluster -c N")
         said += [(line,) for line in why[1:]]
@@ -187,6 +205,7 @@ def clusters_view(summary: ClusterSummary) -> dict[str, Any]:
     shown = summary.cards[:MOST_CARDS]
     return {
         "cluster_cards": [_card_view(card, summary) for card in shown],
+        "any_terms": any(card.terms for card in shown),
         "cluster_rows": summary.cards[MOST_CARDS:],
         "largest_cluster": max((card.size for card in summary.cards), default=0),
         "cluster_shares": _SHARES[summary.shares_of],
@@ -216,14 +235,15 @@ def _card_view(card: ClusterCard, summary: ClusterSummary) -> dict[str, Any]:
 
 def _table_view(table: ClusterTermTable, summary: ClusterSummary) -> dict[str, Any]:
     names = {card.number: card.name for card in summary.cards}
-    rows = []
-    for name, shares in zip(table.terms, table.shares, strict=True):
+    rows: list[dict[str, Any]] = []
+    regions = table.patches or [()] * len(table.terms)
+    for name, shares, patches in zip(table.terms, table.shares, regions, strict=True):
         largest, cells = float(np.abs(shares).max(initial=0)), []
         for value in shares.tolist():
             level = round(N_LEVELS * abs(value) / largest) if largest else 0
             kind = "" if not level else f"l{level}" if value > 0 else f"n{max(1, round(level / 2))}"
             cells.append({"kind": kind, "text": _cell(value, summary.shares_of) if level else ""})
-        rows.append({"name": name, "cells": cells})
+        rows.append({"name": name, "cells": cells, "patches": patches})
     columns = [{"number": number, "name": names[number]} for number in table.clusters]
     return {"columns": columns, "rows": rows, "n_left": len(summary.cards) - len(table.clusters)}
 

@@ -66,7 +66,7 @@ def render_report(data: ReportData) -> str:
     charts = []
     if data.curve is not None:
         charts = [_markup(merging_chart(data.curve, layout=layout)) for layout in (WIDE, NARROW)]
-    mapped = data.clusters is not None and len(data.clusters.points) > 0
+    mapped = None if data.clusters is None or not len(data.clusters.points) else data.clusters
     tree, script = {}, ""
     if data.tree is not None:
         tree = {
@@ -76,7 +76,7 @@ def render_report(data: ReportData) -> str:
         script = tree_script()
     drawn: dict[str, Any] = {
         "merging_charts": charts,
-        "map_chart": _markup(map_chart(data.clusters)) if mapped else "",
+        "map_chart": "" if mapped is None else _markup(map_chart(mapped)),
         "n_tones": N_TONES,
         **tree,
     }

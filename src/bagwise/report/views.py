@@ -10,7 +10,7 @@ import numpy as np
 
 from bagwise.report import sentences, texts
 from bagwise.report.charts import MAX_STOPS, HeatMap, heat_map
-from bagwise.report.clusters import about_clusters, clusters_view
+from bagwise.report.clusters import TABLE_TITLES, about_clusters, clusters_view
 from bagwise.report.data import Baseline, Comparison, ConfusionMatrix, Example, MergingCurve, ReportData, WordGroup
 from bagwise.report.svg import thinned
 from bagwise.report.texts import count, one_line, percent, percent_of
@@ -114,7 +114,10 @@ def _sections(data: ReportData) -> dict[str, str]:
     sections = {
         "clusters": ("Clusters", clusters),
         "map": ("Map", clusters is not None and len(clusters.points)),
-        "terms": ("Words by cluster", clusters is not None and clusters.table is not None),
+        "terms": (
+            TABLE_TITLES[clusters.shares_of] if clusters else "",
+            clusters is not None and clusters.table is not None,
+        ),
         "setup": ("Data and settings", data.facts or data.classes),
         "curve": ("Error by number of groups" if data.curve and data.curve.measured else "Criterion", data.curve),
         "baselines": ("Simple baselines", data.baselines),

@@ -58,8 +58,10 @@ def cluster_source(
     options : FitOptions, default=None
     n_clusters : int, default=None
         None: the most stable number, see `bagwise.clustering.suggest_n_clusters`.
-    method : {"auto", "kmeans", "spectral"}, default="auto"
-        See `ItemIndex.with_clusters`.
+    method : {"auto", "kmeans", "spectral", "manifold"}, default="auto"
+        See `ItemIndex.with_clusters`. "manifold", for images and videos and a given number of clusters: words are
+        learned by `ManifoldBagOfFeatures`, 128 unless the options say how many, and not merged unless the options give
+        a number of groups.
     progress : callable, default=None
         See `fit_model`.
 
@@ -79,7 +81,13 @@ def cluster_source(
     [(2, 'bean'), (2, 'nut')]
     """
     options = FitOptions() if options is None else options
-    fit = run_fit(source, options, use_classes=False, progress=progress)
+    if method == "manifold" and n_clusters is None:
+        raise BagwiseError(
+            f"{argument('method', 'manifold')} learns words for a number of clusters: give it by "
+            f"{argument('n_clusters')}. Without it, use {argument('method', 'kmeans')}."
+        )
+    n_components = n_clusters if method == "manifold" else None
+    fit = run_fit(source, options, use_classes=False, n_components=n_components, progress=progress)
     started = time.perf_counter()
     index = index_of_fit(fit, None, source, options).with_clusters(
         n_clusters,

@@ -207,6 +207,7 @@ def run_fit(
     options: FitOptions,
     *,
     use_classes: bool = True,
+    n_components: int | None = None,
     progress: Progress | None = None,
     client: Any = None,
 ) -> Fit:
@@ -218,6 +219,8 @@ def run_fit(
     options : FitOptions
     use_classes : bool, default=True
         False: learn from all items as if none had a label or a split.
+    n_components : int, default=None
+        Move the words of images or videos by `ManifoldBagOfFeatures` with so many components.
     progress : callable, default=None
     client : distributed.Client, default=None
 
@@ -227,7 +230,7 @@ def run_fit(
     """
     report = progress or no_progress
     executor = None if client is None else executor_of(client, report)
-    prepared = prepare(source, options, report, executor, use_classes)
+    prepared = prepare(source, options, report, executor, use_classes, n_components)
     data, classes, codes, log = prepared.data, prepared.classes, prepared.codes, prepared.log
     options = prepared.options
     check_groups(options, data.n_words)
@@ -265,7 +268,7 @@ def run_fit(
     elif path is not None:
         n_groups = path.one_se
     else:
-        n_groups = min(max(DEFAULT_GROUPS, len(classes)), data.n_words)
+        n_groups = data.n_words if n_components is not None else min(max(DEFAULT_GROUPS, len(classes)), data.n_words)
         if use_classes:
             log.notes.append(f"There are {n_groups} groups by default; only cross-validation can choose their number.")
     if n_groups < len(classes):

@@ -65,6 +65,7 @@ TEXT_WORDS = 30_000
 SIFT_SCALES = (1.0, 2.0)
 # Without classes: more are no better for clusters of texts.
 CLUSTERED_TEXT_WORDS = 20_000
+MANIFOLD_WORDS = 128  # that are moved by `ManifoldBagOfFeatures`, which is its default
 _CONFIG_BYTES = 1 << 20  # of a configuration file
 # Options that say how a source is read.
 _COLUMNS = ("image", "text", "label", "id", "split")
@@ -489,11 +490,21 @@ def assignments_of(descriptors: Sequence[Any]) -> tuple[Assignment, ...]:
     return tuple(HARD if one.assignment is None else Assignment(**one.assignment) for one in known)
 
 
-def make_vectorizer(options: FitOptions, modality: str, *, n_classes: int = 0) -> Vectorizer:
-    """Build the vectorizer of a modality as the options say; see `bagwise.model.vectorizers`."""
+def make_vectorizer(
+    options: FitOptions, modality: str, *, n_classes: int = 0, n_components: int | None = None
+) -> Vectorizer:
+    """Build the vectorizer of a modality as the options say; see `bagwise.model.vectorizers`.
+
+    With `n_components`, words of images and videos are moved along a manifold of so many dimensions.
+    """
     from bagwise.codebooks.pyramids import resolve_pyramid
 
     check_options(options, modality)
+    if n_components is not None and modality not in ("images", "videos"):
+        what = "texts have words already" if modality == "texts" else "the columns of a table are its words"
+        raise OptionError(
+            "method", f"method='manifold' moves words that are learned from images or videos, but {what}. Use 'kmeans'."
+        )
     if modality == "table":
         return TableVectorizer()
     if modality == "texts":
@@ -505,13 +516,15 @@ def make_vectorizer(options: FitOptions, modality: str, *, n_classes: int = 0) -
         }
         return TextVectorizer(tokenizer, n_words=text_words(options, n_classes > 0), min_count=options.min_count)
     descriptors = make_descriptors(options, modality)
+    asked = options if n_components is None else options.with_changes(n_words=options.n_words or MANIFOLD_WORDS)
     return VisualVectorizer(
         modality,
         descriptors,
         pyramid=resolve_pyramid(options.pyramid),
-        n_words=visual_words(options, descriptors, n_classes),
+        n_words=visual_words(asked, descriptors, n_classes),
         assignments=assignments_of(descriptors),
         fewer=options.n_words is None,  # a default is no error
+        n_components=n_components,
         random_state=options.random_state,
         memory_limit=options.memory_limit,
     )

@@ -175,17 +175,18 @@ def prepare(
     progress: Progress,
     executor: Executor | None = None,
     use_classes: bool = True,
+    n_components: int | None = None,
 ) -> Prepared:
     """Open a source, count its words and read its classes: all that comes before merging.
 
     With an `executor`, items are read and counted in partitions, where it runs them. Without `use_classes`, labels and
-    splits of items are left alone.
+    splits of items are left alone. With `n_components`, words are moved along a manifold, see `make_vectorizer`.
     """
     opened = open_training(source, options.for_source(source), executor, use_classes)
     collection, test, options, log = opened.collection, opened.test, opened.options, opened.log
     steps = step_cache(options, progress)
     n_classes = len(class_names(collection, options, use_classes))
-    data = vectorize(collection, options, progress, steps, executor, n_classes)
+    data = vectorize(collection, options, progress, steps, executor, n_classes, n_components)
     data = replace(data, skipped=(*collection.skipped, *data.skipped))
     log.timings.update(data.seconds)
     if data.skipped:
@@ -238,11 +239,12 @@ def vectorize(
     steps: StepCache | None = None,
     executor: Executor | None = None,
     n_classes: int = 0,
+    n_components: int | None = None,
 ) -> WordData:
     """Fit a vectorizer to a collection; every item is read once."""
     if not len(collection):
         raise BagwiseError(f"{collection.source} has no items to learn from.")
-    vectorizer = make_vectorizer(options, collection.modality, n_classes=n_classes)
+    vectorizer = make_vectorizer(options, collection.modality, n_classes=n_classes, n_components=n_components)
     pooled = n_classes > 0 and options.folds > 0  # for a baseline in cross-validation
     n_samples = N_SAMPLED_ITEMS if collection.modality == "images" else 0
     if executor is not None:

@@ -165,7 +165,7 @@ def cluster_summary(
         agreement=clusters.agreement,
         points=points,
         point_clusters=of_points,
-        table=_term_table(index, histograms),
+        table=_term_table(index, histograms, patches),
     )
 
 
@@ -177,7 +177,7 @@ def _shown_item(item: Item, modality: str) -> ShownItem:
     return ShownItem(item.id, picture, excerpt)
 
 
-def _term_table(index: ItemIndex, histograms: Any) -> ClusterTermTable | None:
+def _term_table(index: ItemIndex, histograms: Any, patches: dict[int, list[bytes]]) -> ClusterTermTable | None:
     """Return how frequent the strongest terms of the largest clusters are in each of these."""
     clusters = index.clusters
     assert clusters is not None
@@ -189,7 +189,8 @@ def _term_table(index: ItemIndex, histograms: Any) -> ClusterTermTable | None:
     data = cluster_data(index, histograms)
     shares = clusters.shares_of(index.model, data.features, data.words, terms)[:n].T
     names = clusters.term_names(index.model)
-    return ClusterTermTable([names[term] for term in terms], list(range(n)), shares) if terms else None
+    regions = [patches.get(term, []) for term in terms] if clusters.terms_of == "groups" else []
+    return ClusterTermTable([names[term] for term in terms], list(range(n)), shares, regions) if terms else None
 
 
 def evaluation_report_data(model: Model, evaluation: Evaluation, title: str | None = None) -> ReportData:
