@@ -69,7 +69,7 @@ def _read(data: Path, name: str) -> tuple[str, Items]:
     if name != "reuters_topics":
         task = data_sets()[name][0]
         return task.modality, task.read(data)
-    found = open_collection(data / "reuters21578" / "reuters21578.jsonl", text=["title", "body"], label="topics")
+    found = open_collection(data / "reuters21578" / "reuters21578.zip", text=["title", "body"], label="topics")
     alone = np.array([item.labels[0] if len(item.labels) == 1 else "" for item in found])
     names, sizes = np.unique(alone[alone != ""], return_counts=True)
     kept = np.flatnonzero(np.isin(alone, names[np.argsort(-sizes, kind="stable")[:N_TOPICS]]))
@@ -82,6 +82,7 @@ def searched(part: Part, n_groups: int, criterion: str, folder: Path) -> tuple[A
     hidden = Items(part.items.contents, np.full(len(part.items.labels), "x"))
     options = FitOptions(n_groups=n_groups, criterion=criterion, folds=0)
     if part.modality == "table":
+        options = options.with_changes(n_groups=min(n_groups, part.items.contents.shape[1] // 4))
         ids = [str(row) for row in range(len(hidden.labels))]
         source: Any = TableCollection(part.items.contents, ids, [()] * len(ids))
     else:
