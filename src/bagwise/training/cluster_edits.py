@@ -35,7 +35,8 @@ class ClusterMeasured(Measured):
     ----------
     error, standard_error : float
         Fraction of items that the nearest centre, of clusters without a fifth of the items that these are in, puts into
-        another cluster, and its standard error: as new items would be. Fewer clusters have smaller errors: one has 0.
+        another cluster, and its standard error: as new items would be. A single cluster has 0; one of several kinds,
+        whose centre lies between them, loses items to others.
     protocol : str
     n_clusters : int
         Those with items.

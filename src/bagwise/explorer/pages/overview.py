@@ -82,6 +82,7 @@ def overview(space: Workspace, n: int | None) -> dict[str, Any]:
             "revision": space.revision,
             "read_only": space.editor.read_only,
             "n_edits": len(model.edits) + (0 if space.clusters is None else len(space.clusters.edits)),
+            "edited": bool(model.edits),
             "n_undone": len(space.editor.shown.undone),
             "kinds": [*space.editor.kinds, *space.editor.cluster_kinds],
         },

@@ -81,7 +81,7 @@ function suggested({ numbers, method, clusters, n_edits: edits }) {
 
 const agreement = ({ agreement: found }) => (found ? `Labels were not used; of ${plural(found.n_items, "item")} with labels, clusters agree with their ${found.n_classes} classes by NMI ${found.nmi.toFixed(2)}, ARI ${found.ari.toFixed(2)}.` : "");
 
-const worthOf = (found) => `Of ${plural(found.n_clusters, "cluster")}: ${percent(found.error)} ± ${percent(found.standard_error)} of the items would be put into another one by the centres of the other items (${found.protocol}), as new items would be; cohesion ${found.cohesion.toFixed(2)}. Fewer clusters have fewer such items and less cohesion.`;
+const worthOf = (found) => `Of ${plural(found.n_clusters, "cluster")}: ${percent(found.error)} ± ${percent(found.standard_error)} of the items would be put into another one by the centres of the other items (${found.protocol}), as new items would be; cohesion ${found.cohesion.toFixed(2)}. More clusters have more cohesion.`;
 
 function tools(facts) {
   if (!facts.steer || facts.steer.read_only) return facts.steer?.read_only ? h("p", { class: "small" }, "The explorer was started with --read-only: clusters can be seen, not edited.") : null;

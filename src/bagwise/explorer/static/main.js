@@ -124,7 +124,7 @@ async function show() {
     if (mine !== turn) return;
     facts = told;
     shows(facts);
-    document.getElementById("size-default").textContent = facts.steer?.n_edits ? "as edited" : "as fitted";
+    document.getElementById("size-default").textContent = facts.steer?.edited ? "as edited" : "as fitted";
     frame();
     const page = await PAGES[location.pathname].show(facts, parameters());
     if (mine !== turn) return;
