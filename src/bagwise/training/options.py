@@ -63,9 +63,9 @@ TEXT_WORDS = 30_000
 # Patches of two sizes: cross-validation on training parts of Scene-15, Corel-1k and Caltech-101 gave errors (all words)
 # of 26.7, 7.0 and 2.0 %; with one size of 16 pixels 30.0, 7.2 and 3.2 %, of 32 pixels 31.0, 6.4 and 1.5 %.
 SIFT_SCALES = (1.0, 2.0)
+MANIFOLD_WORDS = 128  # that are moved by `ManifoldBagOfFeatures`, which is its default
 # Without classes: more are no better for clusters of texts.
 CLUSTERED_TEXT_WORDS = 20_000
-MANIFOLD_WORDS = 128  # that are moved by `ManifoldBagOfFeatures`, which is its default
 _CONFIG_BYTES = 1 << 20  # of a configuration file
 # Options that say how a source is read.
 _COLUMNS = ("image", "text", "label", "id", "split")
