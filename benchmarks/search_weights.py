@@ -6,10 +6,10 @@ r"""Search without a classifier: words, groups, and both at several weights.
 
 Models are those of ``fit_model`` without labels. Each item is a query against all others of its part; items of its
 class are relevant; labels are used for figures only. Figures are precision at 10 and mean average precision, for words
-alone (weight 1), groups alone (0), and weights of words in `GroupBlend` between them. The default of `GroupBlend` has the
-largest sum of both, in the mean of the parts called "chosen by": of the training parts of six newsgroups and of seven
-kinds of reviews, and half of Corel-1k. The other parts, of other items, and the other data sets are a check, with words
-and groups of their own.
+alone (weight 1), groups alone (0), and weights of words in `GroupBlend` between them. The default of `GroupBlend` has
+the largest sum of both, in the mean of the parts called "chosen by": of the training parts of six newsgroups and of
+seven kinds of reviews, and half of Corel-1k. The other parts, of other items, and the other data sets are a check, with
+words and groups of their own.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class GroupBlend:
     word_weight : float, default=0.5
         Of ten weights the one with the largest sum of precision at 10 and mean average precision on training parts of
         six newsgroups and of seven kinds of reviews, and on half of Corel-1k; ``benchmarks/search_weights.py`` prints
-        the figures there, on the other halves, and on other data. From 0.3 to 0.6 they differ by 0.01.
+        the figures there, on the other halves, and on other data. From 0.3 to 0.6 they differ by about 0.01.
 
     Examples
     --------
