@@ -216,3 +216,23 @@ def test_other_items_leave_the_clusters_of_an_index_alone(path, learned, tmp_pat
     assert "not those of the index" in other("clusters")["why_not"]
     other("steer/edit", {"edit": {"edit": "join", "n_groups": 8, "groups": [0, 1]}, "revision": 0})
     assert len(ItemIndex.load(path).clusters) == 4
+
+
+def test_searches_compare_the_groups_that_are_edited(path, learned):
+    told = []
+    for source in (None, learned / "texts"):
+        send = client(open_workspace(path, source, read_only=False))
+        assert send("overview")["search_by"] == ["words", "groups"]
+        plain = send("items/0/similar?k=9")["hits"]
+        edit(send, 0, edit="join", n_groups=8, groups=[0, 1, 2])
+        hits = send("items/0/similar?k=9")["hits"]
+        assert [hit["score"] for hit in hits] != [hit["score"] for hit in plain]
+        named = {one["name"] for one in hits[0]["shared"] if one["kind"] == "group"}
+        assert named <= {group["name"] for group in send("groups?most=200")["groups"]}
+        for hit in hits:
+            assert {"word", "group"} >= {one["kind"] for one in hit["shared"]}
+        told.append([(hit["id"], pytest.approx(hit["score"], abs=1e-5)) for hit in hits])
+        by_words = send("items/0/similar?k=9&by=words")["hits"]
+        assert {one["kind"] for hit in by_words for one in hit["shared"]} == {"word"}
+        send("steer/undo", {"revision": 1})
+    assert told[0] == told[1]

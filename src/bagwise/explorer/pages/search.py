@@ -21,6 +21,7 @@ from bagwise.report.texts import clean
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import Item
 from bagwise.sources.media import ImageDecoder, TextDecoder
+from bagwise.training.index_changes import takes_other_groups, with_model
 from bagwise.training.seen import seen_items
 from bagwise.training.shared_terms import search_shared
 
@@ -155,12 +156,20 @@ def _index(space: Workspace, n: int | None, query: SearchQuery) -> ItemIndex:
         index = items.index
         assert index is not None
         if query.by != "groups":
-            return index
+            return _of_edited_groups(space, index)
         model, metric = space.cut(n).model, query.metric or GROUP_METRICS[0]
         key = (model.n_groups, metric)
         if space.grouped is None or space.grouped[0] != key:
             space.grouped = key, index.compared_by_groups(model, items.frequencies(model), metric)
         return space.grouped[1]
+
+
+def _of_edited_groups(space: Workspace, index: ItemIndex) -> ItemIndex:
+    """Return an index that compares items by the groups of the model as it is now, if it compares them by groups."""
+    if index.by != "both" or index.model.heads or index.model is space.model or not takes_other_groups(index):
+        return index
+    found: ItemIndex = space.once("index", lambda: with_model(index, space.model))
+    return found
 
 
 def _hits(
