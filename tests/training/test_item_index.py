@@ -14,6 +14,7 @@ from bagwise.retrieval.blocks import InvertedBlock
 from bagwise.retrieval.class_blend import BlendSettings
 from bagwise.sources import TableCollection
 from bagwise.training import FitOptions, ItemIndex, evaluate_model, run_fit
+from bagwise.training.index_changes import with_model
 from bagwise.training.index_words import IndexedWords
 from bagwise.training.item_answers import HELD_OUT, NEW, TRAINING
 from bagwise.training.item_index import _TENSORS_4, _TENSORS_5, index_of_fit
@@ -165,18 +166,92 @@ def test_metrics_compare_relative_frequencies_of_words(known):
     np.testing.assert_allclose([hit.score for hit in alone.search(X[:1], 5)[0]], np.sort(wanted)[::-1][:5], atol=1e-6)
 
 
-def test_without_classes_words_are_compared(known):
-    _, X, _ = known
+@pytest.fixture(scope="module")
+def without_classes():
+    """A model of items without classes, the items and their codes."""
+    X, codes = scene()
     rows = TableCollection(X, [str(i) for i in range(len(X))], [()] * len(X))
-    model = run_fit(rows, FitOptions(n_groups=5, folds=0, n_jobs=1)).model
+    return run_fit(rows, FitOptions(n_groups=10, folds=0, n_jobs=1)).model, rows, X, codes
+
+
+def test_without_classes_words_and_groups_are_compared(without_classes, tmp_path):
+    model, rows, X, _ = without_classes
     index = ItemIndex.build(model, rows, X)
-    assert index.by == "words"
-    assert index.search(X[3:4], k=1)[0][0].id == "3"
-    for by in ("classes", "both"):
-        with pytest.raises(BagwiseError, match="needs a model with a classifier, but <Model: table"):
-            ItemIndex.build(model, rows, X, by=by)
-    with pytest.raises(BagwiseError, match="compares items by words, so it cannot be searched by 'both'"):
-        index.search(X[:1], by="both")
+    assert (index.by, index.described, index.class_weights(X[:2]).tolist()) == ("both", "words and groups", [0, 0])
+    words = np.sqrt(X / X.sum(axis=1, keepdims=True))
+    groups = np.sqrt(model.group(X, normalize=("l1",)))
+    weight = index.blend.word_weight
+    formula = {"words": words @ words.T, "groups": groups @ groups.T}
+    formula["both"] = weight * formula["words"] + (1 - weight) * formula["groups"]
+    loaded = ItemIndex.load(index.save(tmp_path / "items.index"))
+    for by, wanted in formula.items():
+        for one in (index, loaded, ItemIndex.build(model, rows, sp.csr_array(X))):
+            for row, hits in zip(wanted[:4], one.search(X[:4], 6, by=by), strict=True):
+                np.testing.assert_allclose([hit.score for hit in hits], np.sort(row)[::-1][:6], atol=1e-6)
+        assert [hit.id for hit in index.similar(3, 5, by=by)] == [hit.id for hit in index.search(X[3:4], 5, by=by)[0]]
+        found, shared = search_shared(index, 3, 5, by)
+        np.testing.assert_allclose(
+            [sum(t.contribution for t in terms) for terms in shared], [hit.score for hit in found]
+        )
+        kinds = {term.kind for terms in shared for term in terms}
+        assert kinds == ({"word", "group"} if by == "both" else {by[:-1]})
+    of_groups = search_shared(index, 3, 5, "both", model)[1]  # words without names: all by groups
+    assert {term.kind for terms in of_groups for term in terms} == {"group"}
+    np.testing.assert_allclose(
+        [sum(t.contribution for t in terms) for terms in of_groups], [hit.score for hit in index.similar(3, 5)]
+    )
+    with pytest.raises(BagwiseError, match="needs a model with a classifier, but <Model: table"):
+        ItemIndex.build(model, rows, X, by="classes")
+    with pytest.raises(BagwiseError, match="compares items by both, so it cannot be searched by 'classes'"):
+        index.search(X[:1], by="classes")
+
+
+def test_without_classes_items_come_and_go(without_classes):
+    model, rows, X, _ = without_classes
+    index = ItemIndex.build(model, rows, X)
+    few = ItemIndex.build(model, rows[:100], X[:100]).with_map()
+    grown = few.add(rows[100:], X[100:])
+    assert grown.search(X[:5], 9) == index.search(X[:5], 9)
+    assert grown.remove([str(i) for i in range(100, len(X))]).search(X[:5], 9) == few.search(X[:5], 9)
+    assert len(grown.map) == len(X)
+
+
+def test_edited_groups_are_compared(without_classes):
+    model, rows, X, _ = without_classes
+    index = ItemIndex.build(model, rows, X)
+    edited = model.apply([{"edit": "join", "n_groups": 10, "groups": [0, 1, 2, 3]}])
+    wanted = ItemIndex.build(edited, rows, X)
+    found = with_model(index, edited)
+    assert found.model is edited
+    for ours, theirs in zip(found.search(X[:9], 5), wanted.search(X[:9], 5), strict=True):
+        assert [hit.id for hit in ours] == [hit.id for hit in theirs]
+        np.testing.assert_allclose([hit.score for hit in ours], [hit.score for hit in theirs], atol=1e-6)
+    assert with_model(index, model.rename_groups({0: "first"})).index is index.index
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"blend": {"word_weight": 1.5}}, "word_weight must be a number from 0 to 1; got 1.5"),
+        ({"blend": {"word_weight": True}}, "got True"),
+        ({"blend": None}, "its blend is None; expected a number for word_weight"),
+        ({"by": "classes"}, "it has the tensors"),
+    ],
+)
+def test_damaged_blends_of_groups_are_refused(without_classes, tmp_path, change, told):
+    model, rows, X, _ = without_classes
+    path = ItemIndex.build(model, rows, X).save(tmp_path / "items.index")
+    header, tensors = read_tensors(path, INDEX_KIND, {4: _TENSORS_4})
+    write_tensors(path, INDEX_KIND, 4, header | change, tensors)
+    with pytest.raises(BagwiseError, match=told):
+        ItemIndex.load(path)
+
+
+def test_groups_of_a_file_are_those_of_its_model(without_classes, tmp_path):
+    model, rows, X, _ = without_classes
+    index = dataclasses.replace(ItemIndex.build(model, rows, X), model=model.cut(9))
+    with pytest.raises(BagwiseError, match="it has 70 columns; expected 69 for the words and groups of its model"):
+        ItemIndex.load(index.save(tmp_path / "items.index"))
 
 
 def test_items_are_numbered_from_0(known, tmp_path):

@@ -66,8 +66,8 @@ def index(
     by: Annotated[
         str | None,
         typer.Option(
-            help="What items are compared by: words, groups, classes, both, or auto (default): both if there are "
-            "classes."
+            help="What items are compared by: words, groups, classes, or both (default): words and classes, or words "
+            "and groups without a classifier."
         ),
     ] = None,
     metric: Annotated[
@@ -356,7 +356,7 @@ def search(
     k: Annotated[int, typer.Option("-k", min=1, help="Number of results.")] = 10,
     by: Annotated[
         str | None,
-        typer.Option(help="What to compare by: words, classes or both, if the index has both. Default: as indexed."),
+        typer.Option(help="What to compare by: words, classes, groups or both, as the index has. Default: as indexed."),
     ] = None,
     page: Annotated[Path | None, typer.Option(help="Write the results as an HTML page.", metavar="PAGE")] = None,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
@@ -471,7 +471,7 @@ def _how(opened: Any, by: str | None, weight: float | None) -> str:
     """Say what a query was compared by, in words."""
     if by is not None and by != "both":
         return by
-    if weight is None or opened.by != "both":
+    if weight is None or opened.described != "words and classes":
         return opened.described
     return "words, because no class fits" if weight < 0.5 else "classes, then words"
 

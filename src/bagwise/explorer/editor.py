@@ -18,11 +18,16 @@ from numpy.typing import NDArray
 from bagwise._io.locks import locked
 from bagwise._io.stamps import content_stamp
 from bagwise.errors import BagwiseError
+from bagwise.explorer.cluster_editing import ClusterEditing, clusters_of
 from bagwise.explorer.items import StoredItems
 from bagwise.explorer.workspace import Cut, Workspace
 from bagwise.model import Model
 from bagwise.model.editing import possible_edits, unedited_model
+from bagwise.training.cluster_edits import ClusterMeasured, described_edit, with_edited
+from bagwise.training.cluster_history import CLUSTER_EDITS
+from bagwise.training.index_changes import takes_other_groups, with_model
 from bagwise.training.item_answers import Measured, Steered, TopClasses
+from bagwise.training.item_clusters import ItemClusters
 from bagwise.training.item_index import ItemIndex
 from bagwise.training.item_map import ItemMap
 from bagwise.training.seen import are_training_items
@@ -52,7 +57,7 @@ class Refused(BagwiseError):
 
 @dataclass(eq=False)
 class Step:
-    """A state of the model, and the edit that led to it.
+    """A state of the model and of the clusters of items, and the edit that led to it.
 
     Attributes
     ----------
@@ -68,6 +73,12 @@ class Step:
         The edit in words.
     found_before, found : Measured or None
         The errors before and after it; None while they are not known, or if there are no items to measure with.
+    clusters : ItemClusters or None
+        The clusters of the items.
+    clusters_before, clusters_found : ClusterMeasured or None
+        What an edit of clusters did to them; None for other edits.
+    of_clusters : bool
+        Whether it is an edit of clusters.
     """
 
     model: Model
@@ -78,6 +89,10 @@ class Step:
     text: str = ""
     found_before: Measured | None = None
     found: Measured | None = None
+    clusters: ItemClusters | None = None
+    clusters_before: ClusterMeasured | None = None
+    clusters_found: ClusterMeasured | None = None
+    of_clusters: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +117,7 @@ class Shown:
 
 
 class Editor:
-    """Edits the model of a workspace; each edit makes another workspace, which takes the place of the one before.
+    """Edits the model of a workspace, and the clusters of its items; each edit makes another workspace.
 
     Requests hold the workspace that they began with, so that all of an answer is about one model.
 
@@ -113,6 +128,9 @@ class Editor:
     3. The file is written: the model, or the index with replaced answers.
 
     Cross-validation has to merge words in each fold first (`start`). Edits made before that is done are measured then.
+
+    Edits of clusters are in the same sequence, and undone in it: `bagwise.training.cluster_edits` makes and measures
+    them.
 
     Parameters
     ----------
@@ -137,6 +155,7 @@ class Editor:
         Why errors cannot be measured; "" if they can.
     changed : callable
         Called with each new workspace.
+    clustering : ClusterEditing
     """
 
     def __init__(
@@ -156,7 +175,9 @@ class Editor:
         answers = None if index is None else index.answers
         self._index = index
         self._original = answers if answers is None or not space.model.edits else answers.unedited
-        self._steps = [Step(space.model, {} if answers is None else answers.rows)]
+        self.clustering = ClusterEditing(space.items)
+        space.clusters = clusters_of(index, space.items)
+        self._steps = [Step(space.model, {} if answers is None else answers.rows, clusters=space.clusters)]
         self._undone: list[Step] = []
         self._known: OrderedDict[bytes, Measured] = OrderedDict()
         self._steering: Steering | None = None
@@ -198,8 +219,18 @@ class Editor:
     @property
     def kinds(self) -> tuple[str, ...]:
         """Kinds of edits that are not refused."""
-        by_groups = self._index is not None and self._index.by == "groups"
-        return ("rename",) if by_groups else possible_edits(self.space.model)
+        fixed = self._index is not None and not takes_other_groups(self._index)
+        return ("rename",) if fixed else possible_edits(self.space.model)
+
+    @property
+    def cluster_kinds(self) -> tuple[str, ...]:
+        """Kinds of edits of clusters that are not refused."""
+        return self.clustering.kinds(self._index)
+
+    @property
+    def why_no_clusters(self) -> str:
+        """Why the items cannot be clustered; "" if they can."""
+        return self.clustering.why_not(self._index)
 
     # Preparing
 
@@ -333,6 +364,9 @@ class Editor:
 
     def edit(self, edit: Mapping[str, Any], revision: int) -> None:
         """Make an edit, measure it, show and save it."""
+        if edit.get("edit") in CLUSTER_EDITS:
+            self._edit_clusters(edit, revision)
+            return
         with self.lock:
             self._check(revision)
             self.start()
@@ -342,27 +376,88 @@ class Editor:
             self._check_index(made)
             kept, now = self._kept_answers(model), datetime.now().astimezone()
             cut = self.space.cut(made["n_groups"])
-            step = Step(model, kept, made, cut.model, now, described(made, cut))
+            step = Step(model, kept, made, cut.model, now, described(made, cut), clusters=self.current.clusters)
             self._measure(step)
-            self._undone.clear()
-            self._steps.append(step)
-            self._change()
+            self._make(step)
+
+    def _edit_clusters(self, edit: Mapping[str, Any], revision: int) -> None:
+        """Make an edit of the clusters, measure it, show and save it."""
+        with self.lock:
+            self._check(revision)
+            before = self.current.clusters
+            if before is None or self._index is None:
+                raise BagwiseError(self.why_no_clusters or "The items have no clusters yet.")
+            clusters = self.clustering.edited(self._index, edit)
+            self._make(self._cluster_step(clusters, edit, described_edit(edit, before)))
+
+    def cluster(self, n_clusters: int | None, revision: int) -> None:
+        """Cluster the items anew, and save the clusters; None: into the most stable number of clusters."""
+        with self.lock:
+            self._check(revision)
+            if problem := self.why_no_clusters:
+                raise BagwiseError(problem)
+            assert self._index is not None
+            clusters = self.clustering.found(self._index, n_clusters)
+            text = f"Clustered the items into {len(clusters):,} cluster{'' if len(clusters) == 1 else 's'}"
+            self._make(self._cluster_step(clusters, {"edit": "cluster_items", "n_clusters": n_clusters}, text))
+
+    def clusters_measured(self) -> ClusterMeasured | None:
+        """Return how well the clusters that are shown can be told from words; None if that is not known."""
+        with self.lock:
+            clusters, index = self.current.clusters, self._index
+        return None if clusters is None or index is None else self.clustering.measured(index, clusters)
+
+    def _cluster_step(self, clusters: ItemClusters, edit: Mapping[str, Any], text: str) -> Step:
+        last, index = self.current, self._index
+        assert index is not None
+        before = None if last.clusters is None else self.clustering.measured(index, last.clusters)
+        after = self.clustering.measured(index, clusters)
+        return Step(
+            last.model,
+            last.rows,
+            edit,
+            last.model,
+            datetime.now().astimezone(),
+            text,
+            found=last.found,
+            clusters=clusters,
+            clusters_before=before,
+            clusters_found=after,
+            of_clusters=True,
+        )
+
+    def _make(self, step: Step) -> None:
+        self._undone.clear()
+        self._steps.append(step)
+        self._change()
 
     def undo(self, revision: int) -> None:
         """Go back to the state before the last edit, also of an earlier session."""
         with self.lock:
             self._check(revision)
             last = self.current
-            if last.edit is None:
-                if not last.model.edits:
-                    raise BagwiseError("There is no edit to undo.")
-                model = last.model.undo()
-                self._steps = [Step(model, self._kept_answers(model))]
-                self._measure(self.current)
-                self._undone.append(replace(last, edit=last.model.edits[-1]))
-            else:
+            if last.edit is not None:
                 self._undone.append(self._steps.pop())
+            else:
+                step, undone = self._before(last)
+                self._steps = [step]
+                self._measure(self.current)
+                self._undone.append(undone)
             self._change()
+
+    def _before(self, last: Step) -> tuple[Step, Step]:
+        """Return the state before the last edit of an earlier session, and the step that makes the edit again."""
+        clusters, n_edits = last.clusters, len(last.model.edits)
+        if clusters is not None and clusters.edits and clusters.edits[-1].after >= n_edits:
+            assert self._index is not None
+            before = self.clustering.undone(self._index)
+            edit = clusters.edits[-1].whole(self._index.ids)
+            again = replace(last, edit=edit, text=described_edit(edit, before), before=last.model, of_clusters=True)
+            return replace(last, clusters=before), again
+        if not n_edits:
+            raise BagwiseError("There is no edit to undo.")
+        model = last.model.undo()
+        return Step(model, self._kept_answers(model), clusters=clusters), replace(last, edit=last.model.edits[-1])
 
     def redo(self, revision: int) -> None:
         """Make the edit again that was undone last."""
@@ -387,7 +482,7 @@ class Editor:
             raise Refused(409, "The model was changed in another window since this page was loaded. Reload the page.")
 
     def _check_index(self, edit: Mapping[str, Any]) -> None:
-        if self._index is not None and self._index.by == "groups" and edit["edit"] not in self.kinds:
+        if self._index is not None and edit["edit"] != "rename" and not takes_other_groups(self._index):
             raise BagwiseError(
                 "The items of this index are compared by the groups of its model, which can only be renamed. Edit the "
                 "model's own file, and build the index from it by: bagwise index MODEL SOURCE"
@@ -409,6 +504,7 @@ class Editor:
             if isinstance(items, StoredItems):
                 items = items.edited(self._index)
         self.space = self.space.edited(step.model, items, revision)
+        self.space.clusters = step.clusters
         self.changed(self.space)
 
     def _edited_index(self, step: Step) -> ItemIndex:
@@ -421,7 +517,9 @@ class Editor:
             if protocol and original is not None and rows.keys() - self._original_answers(step.model).keys():
                 protocol = f"{protocol}; edited groups as on the page Steer"
             answers = answers.replaced(rows, protocol, original)
-        return replace(self._index, model=step.model, answers=answers)
+        changed = replace(with_model(self._index, step.model), answers=answers)
+        same = step.clusters is self._index.clusters or not self.clustering.of_all(self._index)
+        return changed if same else with_edited(changed, step.clusters)
 
     # Saving
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Lines",
+    "cluster_lines",
     "compare_lines",
     "group_lines",
     "item_lines",
@@ -258,6 +259,8 @@ def items_lines(space: Workspace, n: int | None, query: ItemQuery, found: Compar
     lines.add(f"chosen = [k for k in range(len(ids)){' if ' + ' and '.join(conditions) if conditions else ''}]")
     if query.sort == "id":
         lines.add("chosen.sort(key=lambda k: ids[k])")
+    elif query.sort in ("certainty", "-certainty"):
+        lines.add(f"chosen.sort(key=lambda k: {query.sort.removesuffix('certainty')}index.clusters.certainty[k])")
     elif query.sort in ("margin", "-margin", "score"):
         key = {"margin": "margins[k]", "-margin": "-margins[k]", "score": "top.score[k]"}[query.sort]
         lines.add(f"chosen.sort(key=lambda k: {key})")
@@ -278,6 +281,8 @@ def _conditions(lines: Lines, query: ItemQuery, found: Comparison | None) -> lis
         wanted.append(f"labels[k] == {classes[query.label]!r}")
     if query.predicted is not None:
         wanted.append(f"predicted[k] == {classes[query.predicted]!r}")
+    if query.cluster is not None:
+        wanted.append(f"index.clusters.labels[k] == {query.cluster:d}")
     if query.right:
         sign = "==" if query.right == "right" else "!="
         wanted.append(f"labels[k] in model.classes and predicted[k] {sign} labels[k]")
@@ -343,6 +348,23 @@ def item_lines(space: Workspace, n: int | None, number: int, label: int | None) 
     named = "" if label is None else repr(lines.cut.model.classes[label])
     lines.add("why = model.explain(item)", f"for term in why.groups({named}):")
     lines.add("    print(term.name, term.contribution)", "change = why.changes()")
+    return str(lines)
+
+
+def cluster_lines(space: Workspace) -> str:
+    """Clusters of items, the labels that they give, and the edits that were made."""
+    lines = Lines(space, None)
+    if space.clusters is None or not lines.origin.is_index:
+        raise BagwiseError("These items have no clusters in an index.")
+    lines.add("for cluster in index.clusters.describe(index.model):", "    print(cluster.name, cluster.size)")
+    lines.use("bagwise.training.cluster_edits", "measure_clusters")
+    lines.add("print(measure_clusters(index))")
+    lines.add("labels = [k if k < 0 else index.clusters.name(k) for k in index.clusters.labels.tolist()]")
+    edits = space.clusters.edits
+    if edits:
+        listed = "".join(f"    {one.whole(space.ids)!r},\n" for one in edits)
+        lines.add(f"edits = [  # that were made by hand\n{listed}]")
+        lines.add(f"again = index.undo_cluster_edits({len(edits)}).edit_clusters(edits)")
     return str(lines)
 
 

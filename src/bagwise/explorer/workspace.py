@@ -25,6 +25,7 @@ from bagwise.training.item_answers import TopClasses
 if TYPE_CHECKING:
     from bagwise.explorer.comparison import Other
     from bagwise.explorer.editor import Editor
+    from bagwise.training.item_clusters import ItemClusters
     from bagwise.training.item_index import ItemIndex
 
 __all__ = ["Cut", "Origin", "Workspace"]
@@ -228,8 +229,10 @@ class Workspace:
         The index by groups that was searched last, after its number of groups and metric.
     editor : Editor or None
         What edits the model, see `bagwise.explorer.editor`.
+    clusters : ItemClusters or None
+        The clusters of the items, if their index has some.
     revision : int
-        How many times people have changed the model since it was opened.
+        How many times people have changed the model, or the clusters, since it was opened.
     """
 
     def __init__(self, model: Model, items: Items | None = None, *, title: str = "") -> None:
@@ -244,6 +247,7 @@ class Workspace:
         self.search_lock = threading.RLock()
         self.visited = threading.Event()
         self.editor: Editor | None = None
+        self.clusters: ItemClusters | None = None
         self.revision = 0
         self._cuts: OrderedDict[int, Cut] = OrderedDict()
         self._hold_cuts = threading.Lock()

@@ -14,16 +14,20 @@ from numpy.typing import NDArray
 
 from bagwise._io.locks import locked
 from bagwise.errors import BagwiseError, argument, in_python
+from bagwise.model.model import Model
+from bagwise.retrieval.bag_index import BagIndex
 from bagwise.retrieval.class_blend import ClassBlend
+from bagwise.retrieval.group_blend import GroupBlend
 from bagwise.sources.collection import Collection
 from bagwise.sources.row_lists import RowIds
 from bagwise.training.clustering import with_assigned
-from bagwise.training.index_features import add_rows, class_scores, weighted_words
+from bagwise.training.index_features import add_rows, class_scores
+from bagwise.training.index_words import IndexedWords
 from bagwise.training.item_index import ItemIndex
 from bagwise.training.item_map import PLACED_BY, ItemMap
 from bagwise.training.items import first_labels
 
-__all__ = ["change_index", "known_ids", "with_items", "without_items"]
+__all__ = ["change_index", "known_ids", "takes_other_groups", "with_items", "with_model", "without_items"]
 
 _NAMED = 3  # ids that an error names
 
@@ -88,7 +92,7 @@ def with_items(index: ItemIndex, collection: Collection, histograms: Any, replac
     if not len(collection):
         return index
     model, blend, scores = index.model, index.blend, None
-    if blend is not None:
+    if isinstance(blend, ClassBlend):
         scores = class_scores(model, histograms)
         new = ClassBlend.of(scores, blend.settings)
         certainty = np.concatenate([blend.certainty, new.certainty])
@@ -140,7 +144,7 @@ def without_items(index: ItemIndex, ids: Sequence[str]) -> ItemIndex:
     kept = np.array([number for number, id in enumerate(index.ids) if id not in gone], dtype=np.int64)
     away = np.setdiff1d(np.arange(len(index)), kept)
     blend = index.blend
-    if blend is not None:
+    if isinstance(blend, ClassBlend):
         classes = _likely_classes(index)[kept]
         blend = ClassBlend.from_items(blend.certainty[kept], classes, len(blend.typical), blend.settings)
     return replace(
@@ -153,6 +157,36 @@ def without_items(index: ItemIndex, ids: Sequence[str]) -> ItemIndex:
         map=None if index.map is None else index.map.taken(kept),
         clusters=None if index.clusters is None else index.clusters.taken(kept),
     )
+
+
+def takes_other_groups(index: ItemIndex) -> bool:
+    """Tell whether `with_model` accepts models with other groups: not where groups are all that is known of items."""
+    if index.by == "groups":
+        return False
+    return not isinstance(index.blend, GroupBlend) or IndexedWords.of(index) is not None
+
+
+def with_model(index: ItemIndex, model: Model) -> ItemIndex:
+    """Return an index of the same items with an edited model; groups that items are compared by become those of it.
+
+    Parameters
+    ----------
+    index : ItemIndex
+        See `takes_other_groups`.
+    model : Model
+        With the same words, which it may group otherwise.
+    """
+    other = replace(index, model=model)
+    if not isinstance(index.blend, GroupBlend) or np.array_equal(model.lookup, index.model.lookup):
+        return other
+    words = IndexedWords.of(index)
+    assert words is not None
+    groups, rows, first = words.features(model, ("l1", "power")), BagIndex(metric="inner"), 0
+    for block in index.index.blocks():
+        part = slice(first, first + len(block))
+        rows.add(index.blend.rows(block.rows()[:, : words.n_columns], groups[part]))
+        first = part.stop
+    return replace(other, index=rows)
 
 
 def _named(ids: Sequence[str]) -> str:
@@ -179,9 +213,10 @@ def _extended(index: ItemIndex, histograms: Any) -> ItemMap | None:
     """Return the map with further items, placed by their neighbours; None without a map, or if nothing is on it."""
     if index.map is None or not len(index):
         return None
-    if index.by == "both" and index.blend is not None:
-        words, scores = weighted_words(index.model, histograms), class_scores(index.model, histograms)
-        rows = index.blend.rows_alone(words, scores, "words")
+    if isinstance(index.blend, GroupBlend):
+        rows = index.blend.query_rows(*index.blended_parts(histograms), "words")
+    elif index.by == "both" and index.blend is not None:
+        rows = index.blend.rows_alone(*index.blended_parts(histograms), "words")
     else:
         rows = index.plain_rows(histograms)
     found, numbers = index.index.search(rows, PLACED_BY)

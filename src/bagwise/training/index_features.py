@@ -13,8 +13,9 @@ from bagwise.model.model import Model
 from bagwise.model.vectorizers import as_histograms
 from bagwise.retrieval.bag_index import BagIndex
 from bagwise.retrieval.class_blend import ClassBlend
+from bagwise.retrieval.group_blend import GroupBlend
 
-__all__ = ["SIMILARITIES", "add_rows", "chosen_by", "class_scores", "features", "weighted_words"]
+__all__ = ["SIMILARITIES", "add_rows", "chosen_by", "class_scores", "features", "second_features", "weighted_words"]
 __all__ += ["word_frequencies"]
 
 SIMILARITIES = ("words", "groups", "classes", "both")
@@ -24,16 +25,15 @@ _BATCH = 4096  # items whose features are computed at a time
 def chosen_by(model: Model, by: str, metric: str | None) -> str:
     """Return what items are compared by; raise an error if the model or the metric does not allow it."""
     if by == "auto":
-        return "both" if metric is None and model.heads else "words"
+        return "both" if metric is None else "words"
     if by not in SIMILARITIES:
         raise unknown_name(parameter_name("by"), by, ("auto", *SIMILARITIES))
-    if by in ("classes", "both"):
-        if not model.heads:
-            what = f"{argument('by', by)} needs a model with a classifier, but {in_python(repr(model), 'this one')}"
-            raise BagwiseError(f"{what} has none. Use {argument('by', 'words')}.")
-        if metric not in (None, "inner"):
-            others = f"{argument('by', 'words')} and {argument('by', 'groups')}, not for {argument('by', by)}"
-            raise BagwiseError(f"{argument('metric', metric)} is for {others}. Remove one.")
+    if by == "classes" and not model.heads:
+        what = f"{argument('by', by)} needs a model with a classifier, but {in_python(repr(model), 'this one')}"
+        raise BagwiseError(f"{what} has none. Use {argument('by', 'both')}, words and groups, or one of these.")
+    if by in ("classes", "both") and metric not in (None, "inner"):
+        others = f"{argument('by', 'words')} and {argument('by', 'groups')}, not for {argument('by', by)}"
+        raise BagwiseError(f"{argument('metric', metric)} is for {others}. Remove one.")
     return by
 
 
@@ -42,18 +42,28 @@ def add_rows(
     model: Model,
     histograms: Any,
     by: str,
-    blend: ClassBlend | None,
+    blend: ClassBlend | GroupBlend | None,
     scores: NDArray[np.float64] | None,
 ) -> None:
     """Add items to an index; `scores` are their scores of classes, if these are compared."""
     for first in range(0, max(np.shape(histograms)[0], 1), _BATCH):
         part = slice(first, first + _BATCH)
-        if blend is None or scores is None:
+        if isinstance(blend, GroupBlend):
+            words = weighted_words(model, histograms[part])
+            index.add(blend.rows(words, second_features(model, histograms[part], blend)))
+        elif blend is None or scores is None:
             index.add(features(model, histograms[part], by, index.metric))
         elif by == "classes":
             index.add(blend.probabilities(scores[part]))
         else:
             index.add(blend.rows(weighted_words(model, histograms[part]), scores[part]))
+
+
+def second_features(model: Model, histograms: Any, blend: ClassBlend | GroupBlend) -> Any:
+    """Return what a blend compares items by beside words: scores of classes, or groups with unit norm."""
+    if isinstance(blend, ClassBlend):
+        return class_scores(model, histograms)
+    return model.group(_above_shift(model, histograms), normalize=("l1", "power"))
 
 
 def features(model: Model, histograms: Any, by: str, metric: str) -> Any:

@@ -6,6 +6,7 @@ import re
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,10 +19,17 @@ from bagwise.clustering import ClusteredRows, ClusterNumbers, center_probabiliti
 from bagwise.errors import BagwiseError
 from bagwise.model.explanation import sum_cells
 from bagwise.model.model import Model
+from bagwise.training.cluster_history import (
+    HISTORY_TENSORS,
+    ClusterEdit,
+    check_name,
+    history_of_parts,
+    history_to_parts,
+)
 from bagwise.training.item_map import MOST_CLUSTERS
 
 __all__ = ["CLUSTER_METHODS", "CLUSTER_TENSORS", "Agreement", "Cluster", "ClusterTerm", "ItemClusters"]
-__all__ += ["cluster_features", "clusters_by_words"]
+__all__ += ["cluster_features", "clusters_by_words", "unique_names"]
 
 CLUSTER_METHODS = ("kmeans", "spectral", "manifold")
 CLUSTER_TENSORS = {
@@ -33,7 +41,7 @@ CLUSTER_TENSORS = {
     "cluster_cohesion": tensor("float32", "n_clusters", low=0, high=1, finite=True, optional=True),
     "cluster_terms": tensor("int32", "n_clusters", "n_cluster_terms", low=-1, optional=True),
     "cluster_shares": tensor("float32", "n_clusters", "n_cluster_terms", 2, finite=True, optional=True),
-}
+} | HISTORY_TENSORS
 TERMS = ("words", "groups", "columns")
 _N_TERMS = 12
 _N_TYPICAL = 3
@@ -156,6 +164,8 @@ class ItemClusters:
         Evidence for the number of clusters, if it was suggested.
     agreement : Agreement or None
         With labels that were not used.
+    edits : tuple of ClusterEdit
+        What people changed, see `ItemIndex.edit_clusters`.
     """
 
     method: str
@@ -174,6 +184,7 @@ class ItemClusters:
     given_names: Mapping[int, str] = field(default_factory=dict)
     numbers: ClusterNumbers | None = None
     agreement: Agreement | None = None
+    edits: tuple[ClusterEdit, ...] = ()
 
     def __len__(self) -> int:
         return len(self.centers)
@@ -328,7 +339,10 @@ class ItemClusters:
     def taken(self, numbers: NDArray[np.int64]) -> ItemClusters:
         """Return the clusters of some of the items."""
         labels, certainty, distances = self.labels[numbers], self.certainty[numbers], self.distances[numbers]
-        return replace(self, labels=labels, certainty=certainty, distances=distances, agreement=None)
+        places = np.full(len(self.labels), -1, np.int64)
+        places[numbers] = np.arange(len(numbers))
+        edits = tuple(edit.taken(places) for edit in self.edits)
+        return replace(self, labels=labels, certainty=certainty, distances=distances, agreement=None, edits=edits)
 
     def renamed(self, number: int, name: str) -> ItemClusters:
         """Return the clusters with a name for one of them; "" takes a given name back."""
@@ -336,7 +350,7 @@ class ItemClusters:
             raise BagwiseError(f"Clusters are numbered from 0 to {len(self) - 1}; there is no cluster {number}.")
         given = {k: one for k, one in self.given_names.items() if k != number}
         if name:
-            _check_name(name, f"cluster {number}")
+            check_name(name, f"cluster {number}")
             if any(name == self.name(k) for k in range(len(self)) if k != number):
                 raise BagwiseError(f"Names of clusters must differ, but {name!r} is that of another one.")
             given[number] = name
@@ -369,6 +383,7 @@ class ItemClusters:
             else [list(numbers.sizes), list(numbers.stability), list(numbers.standard_errors)],
             "agreement": None if self.agreement is None else list(self.agreement),
         }
+        header["edits"], moved = history_to_parts(self.edits)
         tensors = {
             "cluster_labels": self.labels,
             "cluster_certainty": self.certainty,
@@ -377,6 +392,7 @@ class ItemClusters:
             "cluster_cohesion": self.cohesion,
             "cluster_terms": self.terms,
             "cluster_shares": self.shares,
+            **moved,
         }
         return header, tensors if self.scale is None else tensors | {"cluster_scale": self.scale}
 
@@ -386,8 +402,18 @@ class ItemClusters:
         has = [name for name in CLUSTER_TENSORS if name in tensors]
         if header is None and not has:
             return None
-        expected = {"method", "sharpness", "terms_of", "groups", "names", "given_names", "numbers", "agreement"}
-        needed = CLUSTER_TENSORS.keys() - {"cluster_scale"}
+        expected = {
+            "method",
+            "sharpness",
+            "terms_of",
+            "groups",
+            "names",
+            "given_names",
+            "numbers",
+            "agreement",
+            "edits",
+        }
+        needed = CLUSTER_TENSORS.keys() - {"cluster_scale", *HISTORY_TENSORS}
         if not isinstance(header, Mapping) or header.keys() != expected or needed - set(has):
             raise BagwiseError(f"its clusters are {header!r:.100}, with the tensors {has}.")
         values = {name: tensors[f"cluster_{name}"] for name in ("labels", "certainty", "distances", "centers")}
@@ -410,7 +436,7 @@ class ItemClusters:
         if not isinstance(names, list) or len(names) != n or not all(type(name) is str for name in names):
             raise BagwiseError(f"its clusters have names {names!r:.100}; expected {n}.")
         for name in (*names, *given.values()):
-            _check_name(name, "its clusters")
+            check_name(name, "its clusters")
         return cls(
             method=header["method"],
             sharpness=sharpness,
@@ -421,6 +447,7 @@ class ItemClusters:
             given_names=given,
             numbers=_read_numbers(header["numbers"]),
             agreement=_read_agreement(header["agreement"]),
+            edits=history_of_parts(header["edits"], tensors, n, len(values["labels"])),
             **values,
         )
 
@@ -568,7 +595,7 @@ def _without_forms(terms: NDArray[np.intp], names: Sequence[str]) -> NDArray[np.
 
 def _named(clusters: ItemClusters, model: Model, ids: Sequence[str]) -> tuple[str, ...]:
     """Name clusters by their first terms; those of pictures after the most central item. All names differ."""
-    names: dict[str, None] = {}
+    stems = []
     for one in clusters.describe(model):
         first = one.terms[:_WORDS_IN_NAME]
         if clusters.terms_of == "columns":
@@ -579,17 +606,25 @@ def _named(clusters: ItemClusters, model: Model, ids: Sequence[str]) -> tuple[st
             stem = ", ".join(term.name for term in first)
         stem = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in stem)
         stem = stem[: _LONGEST_NAME - 10].strip() or f"cluster {one.number}"
+        stems.append(stem)
+    return unique_names(stems)
+
+
+def unique_names(names: Sequence[str], given: Mapping[int, str] = MappingProxyType({})) -> tuple[str, ...]:
+    """Return names that differ from each other and from those that people gave: others get numbers.
+
+    >>> unique_names(["cat", "cat", "dog"], {0: "dog"})
+    ('cat', 'cat #2', 'dog #2')
+    """
+    found: dict[str, None] = {}
+    taken = set(given.values())
+    for stem in names:
         name, count = stem, 1
-        while name in names:
+        while name in found or name in taken:
             count += 1
             name = f"{stem} #{count}"
-        names[name] = None
-    return tuple(names)
-
-
-def _check_name(name: str, whose: str) -> None:
-    if not isinstance(name, str) or not name.strip() or len(name) > _LONGEST_NAME or not name.isprintable():
-        raise BagwiseError(f"{whose} has the name {name!r:.100}; expected 1 to {_LONGEST_NAME} printable characters.")
+        found[name] = None
+    return tuple(found)
 
 
 def _read_given(given: Any, n: int) -> dict[int, str]:

@@ -25,9 +25,18 @@ from bagwise.model.vectorizers import Progress
 from bagwise.retrieval.bag_index import BagIndex
 from bagwise.retrieval.class_blend import BlendSettings, ClassBlend
 from bagwise.retrieval.files import TENSORS as INDEX_TENSORS
+from bagwise.retrieval.group_blend import GroupBlend
 from bagwise.sources.collection import Collection
 from bagwise.sources.frames import is_frame
-from bagwise.training.index_features import SIMILARITIES, add_rows, chosen_by, class_scores, features, weighted_words
+from bagwise.training.index_features import (
+    SIMILARITIES,
+    add_rows,
+    chosen_by,
+    class_scores,
+    features,
+    second_features,
+    weighted_words,
+)
 from bagwise.training.item_answers import ANSWER_TENSORS, UNEDITED_TENSORS, ItemAnswers, TopClasses
 from bagwise.training.item_clusters import CLUSTER_TENSORS, ItemClusters
 from bagwise.training.item_map import MAP_TENSORS, ItemMap
@@ -63,9 +72,9 @@ _METRICS = {"words": "inner", "groups": "hellinger", "classes": "inner", "both":
 _LEAST_CLUSTERS, _MOST_CLUSTERS, _DEFAULT_CLUSTERS = 2, 20, 10
 
 # Model, index, header, ids, labels, blend, answers, map and clusters of a file.
+_Blend: TypeAlias = "ClassBlend | GroupBlend | None"
 _Parts: TypeAlias = (
-    "tuple[Model, BagIndex, dict[str, Any], Any, Any, ClassBlend | None, ItemAnswers | None, ItemMap | None, "
-    "ItemClusters | None]"
+    "tuple[Model, BagIndex, dict[str, Any], Any, Any, _Blend, ItemAnswers | None, ItemMap | None, ItemClusters | None]"
 )
 
 
@@ -103,9 +112,10 @@ class ItemIndex:
         - "groups": relative frequencies of the groups. The smallest index.
         - "classes": the probability that both are of the same class, by the model's classifier of the most groups.
           Useless for items of classes that the model does not know.
-        - "both": words and classes, weighted by how well the classes fit the query, see `ClassBlend`.
-    blend : ClassBlend or None
-        Only if items are compared by classes.
+        - "both": words and classes, weighted by how well the classes fit the query, see `ClassBlend`; words and groups
+          if the model has no classifier, see `GroupBlend`.
+    blend : ClassBlend, GroupBlend or None
+        Only if items are compared by classes or by both.
     answers : ItemAnswers or None
         Answers for the items at several numbers of groups; None in files of earlier versions.
     map : ItemMap or None
@@ -130,7 +140,7 @@ class ItemIndex:
     source: str
     reading: Mapping[str, Any]
     by: str = "groups"
-    blend: ClassBlend | None = None
+    blend: ClassBlend | GroupBlend | None = None
     answers: ItemAnswers | None = None
     map: ItemMap | None = None
     clusters: ItemClusters | None = None
@@ -162,12 +172,11 @@ class ItemIndex:
         options : FitOptions, default=None
             Options the items were read with.
         by : {"auto", "words", "groups", "classes", "both"}, default="auto"
-            What items are compared by. "auto": "both" if the model has a classifier and no metric is given, otherwise
-            "words".
+            What items are compared by. "auto": "both" if no metric is given, otherwise "words".
         metric : str, default=None
             For "words" and "groups", see `BagIndex`. None: "inner" for words, "hellinger" for groups.
         settings : BlendSettings, default=None
-            For "both" and "classes".
+            For classes.
         held_out : TopClasses, default=None
             Answers of cross-validation for the first items, see `Fit.held_out_top`.
 
@@ -178,8 +187,10 @@ class ItemIndex:
         options = FitOptions() if options is None else options
         by = chosen_by(model, by, metric)
         index = BagIndex(metric=metric or _METRICS[by])
-        scores = class_scores(model, histograms) if by in ("classes", "both") else None
-        blend = None if scores is None else ClassBlend.of(scores, settings)
+        scores = class_scores(model, histograms) if by in ("classes", "both") and model.heads else None
+        blend: _Blend = GroupBlend() if by == "both" else None
+        if scores is not None:
+            blend = ClassBlend.of(scores, settings)
         add_rows(index, model, histograms, by, blend, scores)
         labels, reading = first_labels(collection), reading_of(options)
         answers = ItemAnswers.of(model, collection, histograms, held_out)
@@ -196,8 +207,13 @@ class ItemIndex:
     @property
     def described(self) -> str:
         """What items are compared by, in words, with the metric if it is not the default."""
-        what = "words and classes" if self.by == "both" else self.by
+        what = f"words and {self.beside_words}" if self.by == "both" else self.by
         return what if self.index.metric == _METRICS[self.by] else f"{what}, metric {self.index.metric}"
+
+    @property
+    def beside_words(self) -> str:
+        """What "both" compares items by beside words: "classes", or "groups" without a classifier."""
+        return "groups" if isinstance(self.blend, GroupBlend) else "classes"
 
     @property
     def score_name(self) -> str:
@@ -212,9 +228,9 @@ class ItemIndex:
         histograms : CSR array or ndarray of shape (n_queries, n_cells * d)
             Counts of the words of queries, see `count_words`.
         k : int, default=10
-        by : {"words", "classes", "both"}, default=None
+        by : {"words", "classes", "groups", "both"}, default=None
             What to compare by. None: as the index was built. An index built for "both" can also be searched by "words"
-            or by "classes" alone.
+            alone, and by "classes" or "groups" alone, whichever it has.
 
         Returns
         -------
@@ -222,17 +238,18 @@ class ItemIndex:
         """
         wanted = self.wanted(by)
         k = min(check_integer(k, "k", 1), len(self))
-        if self.blend is None or self.by == "classes":
+        if self.by != "both":
             return self.named(*self.index.search(self.plain_rows(histograms), k))
-        return self.named(*self._blended(*self.words_and_scores(histograms), wanted, k))
+        return self.named(*self._blended(*self.blended_parts(histograms), wanted, k))
 
-    def words_and_scores(self, histograms: Any) -> tuple[Any, NDArray[np.float64]]:
-        """Return the words and the scores of classes of queries, which `ClassBlend` takes."""
-        return weighted_words(self.model, histograms), class_scores(self.model, histograms)
+    def blended_parts(self, histograms: Any) -> tuple[Any, Any]:
+        """Return what the blend of the index takes of queries: words, and scores of classes or groups."""
+        assert self.blend is not None
+        return weighted_words(self.model, histograms), second_features(self.model, histograms, self.blend)
 
     def plain_rows(self, histograms: Any) -> Any:
-        """Return queries as rows of the index, where words and classes are not blended."""
-        if self.blend is None:
+        """Return queries as rows of the index, where nothing is blended with words."""
+        if not isinstance(self.blend, ClassBlend):
             return features(self.model, histograms, self.by, self.index.metric)
         return self.blend.probabilities(class_scores(self.model, histograms))
 
@@ -256,23 +273,25 @@ class ItemIndex:
         k = min(check_integer(k, "k", 1), len(self))
         if not self.index.row(number).nnz:
             return []
-        row, scores = self.held(number)
-        if scores is None:
+        row, second = self.held(number)
+        if second is None:
             return self.named(*self.index.search(row, k))[0]
-        return self.named(*self._blended(row, scores, wanted, k))[0]
+        return self.named(*self._blended(row, second, wanted, k))[0]
 
-    def held(self, number: int) -> tuple[Any, NDArray[np.float64] | None]:
-        """Return an item as a query: its row, or its words and scores of classes if these are blended."""
+    def held(self, number: int) -> tuple[Any, Any]:
+        """Return an item as a query: its row and None, or its words and its scores of classes or its groups."""
         row = self.index.row(number)
-        if self.by != "both" or self.blend is None:
+        n_words = self.model.n_cells * self.model.hierarchy.n_words
+        if self.by != "both":
             rooted = self.index.metric == "hellinger"  # square roots of what is given are held
             return sp.csr_array(row.multiply(row)) if rooted else row, None
+        if not isinstance(self.blend, ClassBlend):
+            return row[:, :n_words], row[:, n_words:]
         if not self.blend.settings.soft:
             raise BagwiseError(
                 "The index has no scores of classes (soft=0). Search for the content of the item instead."
             )
-        n_words, n_classes = self.model.n_cells * self.model.hierarchy.n_words, len(self.model.classes)
-        profile = row[:, n_words : n_words + n_classes].toarray().astype(np.float64)
+        profile = row[:, n_words : n_words + len(self.model.classes)].toarray().astype(np.float64)
         # scores up to a constant, which changes no probability
         scores = 2 * np.log(np.maximum(profile, np.finfo(np.float32).tiny)) / self.blend.settings.soft
         return row[:, :n_words], scores
@@ -328,13 +347,13 @@ class ItemIndex:
         index = BagIndex(metric=metric).add(features)
         return replace(self, model=model, index=index, by="groups", blend=None, answers=None)
 
-    def _blended(
-        self, words: Any, scores: NDArray[np.float64], wanted: str, k: int
-    ) -> tuple[NDArray[np.float64], NDArray[Any]]:
+    def _blended(self, words: Any, second: Any, wanted: str, k: int) -> tuple[NDArray[np.float64], NDArray[Any]]:
+        if isinstance(self.blend, GroupBlend):
+            return self.blend.search(self.index, words, second, k, wanted)
         assert self.blend is not None
         if wanted == "both":
-            return self.blend.search(self.index, words, scores, k)
-        return self.index.search(self.blend.rows_alone(words, scores, wanted), k)
+            return self.blend.search(self.index, words, second, k)
+        return self.index.search(self.blend.rows_alone(words, second, wanted), k)
 
     def named(self, found: NDArray[np.float64], numbers: NDArray[Any]) -> list[list[Found]]:
         """Return items with their ids and labels, for scores and numbers that the index found."""
@@ -346,7 +365,7 @@ class ItemIndex:
         ]
 
     def class_weights(self, histograms: Any, *, by: str | None = None) -> NDArray[np.float64]:
-        """Return how much classes count in a search for each query, from 0 (words only) to 1.
+        """Return how much classes count in a search for each query, from 0 (not at all) to 1.
 
         Parameters
         ----------
@@ -358,15 +377,15 @@ class ItemIndex:
         weights : ndarray of shape (n_queries,)
         """
         wanted = self.wanted(by)
-        if wanted != "both" or self.blend is None:
+        if wanted != "both" or not isinstance(self.blend, ClassBlend):
             return np.full(np.shape(histograms)[0], float(wanted == "classes"))
-        return self.blend.class_weights(self.index, *self.words_and_scores(histograms))
+        return self.blend.class_weights(self.index, *self.blended_parts(histograms))
 
     def wanted(self, by: str | None) -> str:
         """Return what to compare by; raise an error if the index has no items, or no features for it."""
         if not len(self):
             raise BagwiseError("The index is empty, so it cannot be searched. Build one of at least one item.")
-        accepted = ("words", "classes", "both") if self.by == "both" else (self.by,)
+        accepted = ("words", self.beside_words, "both") if self.by == "both" else (self.by,)
         if by is None or by in accepted:
             return by or self.by
         if by not in SIMILARITIES:
@@ -497,6 +516,63 @@ class ItemIndex:
             progress=progress,
         )  # fmt: skip
 
+    def edit_clusters(self, edits: Sequence[Mapping[str, Any]], *, histograms: Any = None) -> ItemIndex:
+        """Change clusters by hand: name, join and split them, move items between them.
+
+        Parameters
+        ----------
+        edits : sequence of mappings
+            One after the other; numbers of clusters are those before the edit:
+
+            - ``{"edit": "rename_cluster", "cluster": 3, "name": "space"}``; a name of None takes the given one back.
+            - ``{"edit": "join_clusters", "clusters": [3, 7]}``: they get the least number, larger ones move up.
+            - ``{"edit": "split_cluster", "cluster": 3}``: by k-means; the larger part keeps the number.
+            - ``{"edit": "move_items", "items": ["a.txt"], "to": 3}``: to another cluster, by their ids; to a new one if
+              ``to`` is None.
+        histograms : CSR array or ndarray of shape (n_items, n_cells * d), default=None
+            See `with_clusters`.
+
+        Returns
+        -------
+        index : ItemIndex
+            Certainties are those for the new centres, with the sharpness of the clusters that were found.
+            `bagwise.training.cluster_edits.measure_clusters` says what an edit is worth.
+
+        Examples
+        --------
+        >>> from bagwise.sources import TableCollection
+        >>> from bagwise.training import ItemIndex, fit_model
+        >>> counts = np.array([[4, 1, 0], [5, 2, 0], [1, 0, 5], [0, 0, 4]])
+        >>> rows = TableCollection(counts, list("abcd"), [()] * 4)
+        >>> index = ItemIndex.build(fit_model(rows, n_groups=3), rows, counts).with_clusters(2)
+        >>> edited = index.edit_clusters([{"edit": "move_items", "items": ["a"], "to": None},
+        ...                               {"edit": "rename_cluster", "cluster": 2, "name": "alone"}])
+        >>> edited.clusters.labels.tolist(), edited.clusters.name(2)
+        ([2, 0, 1, 1], 'alone')
+        >>> edited.undo_cluster_edits(2).clusters.labels.tolist()
+        [0, 0, 1, 1]
+        """
+        from bagwise.training.cluster_edits import edit_clusters, with_edited
+        from bagwise.training.clustering import cluster_data
+
+        index, data = self, None if histograms is None else cluster_data(self, histograms)
+        for edit in edits:
+            index = with_edited(index, edit_clusters(index, edit, data))
+        return index
+
+    def undo_cluster_edits(self, k: int = 1, *, histograms: Any = None) -> ItemIndex:
+        """Return the index without the last k edits of its clusters; see `edit_clusters`."""
+        from bagwise.training.cluster_edits import undo_cluster_edit, with_edited
+        from bagwise.training.clustering import cluster_data
+
+        n = 0 if self.clusters is None else len(self.clusters.edits)
+        if check_integer(k, "k", 1) > n:
+            raise BagwiseError(f"Clusters of this index have {n} edits, of which {k} cannot be undone.")
+        index, data = self, None if histograms is None else cluster_data(self, histograms)
+        for _ in range(k):
+            index = with_edited(index, undo_cluster_edit(index, data))
+        return index
+
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the index to one file, atomically. An existing file is replaced.
 
@@ -520,7 +596,9 @@ class ItemIndex:
             "id_offsets": ids.offsets,
             "model": np.frombuffer(model_bytes(self.model), dtype=np.uint8),
         }
-        if self.blend is not None:
+        if isinstance(self.blend, GroupBlend):
+            header["blend"] = self.blend.to_header()
+        elif self.blend is not None:
             header["blend"] = self.blend.settings.to_header()
             tensors |= {"certainty": self.blend.certainty, "typical": self.blend.typical}
         schema = _SCHEMA
@@ -590,7 +668,7 @@ def _read_file(path: Path, verify: bool, trust_pattern: bool) -> _Parts:
         index = BagIndex.from_tensors(_object(header, "index"), arrays, verify=verify)
         ids = PackedStrings(tensors["ids"], tensors["id_offsets"]).tolist()
         model = read_model(tensors["model"], Model, trust_pattern=trust_pattern)
-        blend = _read_blend(header, tensors, model) if header["schema"] >= _SCHEMA else None
+        blend = _read_blend(header, tensors, model, index) if header["schema"] >= _SCHEMA else None
         answers, places, clusters, schema = None, None, None, header["schema"]
         if schema >= _SCHEMA_WITH_ANSWERS:
             answers = ItemAnswers.from_parts(header.get("answers"), tensors, model)
@@ -602,13 +680,23 @@ def _read_file(path: Path, verify: bool, trust_pattern: bool) -> _Parts:
         raise _Damaged(str(error)) from error
 
 
-def _read_blend(header: Mapping[str, Any], tensors: Mapping[str, Any], model: Model) -> ClassBlend | None:
-    """Read how words and classes are blended, if items are compared by classes."""
+def _read_blend(header: Mapping[str, Any], tensors: Mapping[str, Any], model: Model, index: BagIndex) -> _Blend:
+    """Read what is blended with words, or the classes that items are compared by."""
     by, has = header.get("by"), [name for name in ("certainty", "typical") if name in tensors]
     if by not in SIMILARITIES:
         raise _Damaged(f"its by is {by!r:.100}; expected one of {', '.join(SIMILARITIES)}.")
-    if len(has) != (2 if by in ("classes", "both") else 0):
-        raise _Damaged(f"its by is {by!r}, and it has the tensors {has}; both or none belong to it.")
+    by_groups = by == "both" and not model.heads
+    if len(has) != (2 if by in ("classes", "both") and not by_groups else 0):
+        raise _Damaged(
+            f"its by is {by!r}, its model {model!r}, and it has the tensors {has}; both or none belong to it."
+        )
+    if by_groups:
+        n_columns = model.n_cells * (model.hierarchy.n_words + model.n_groups)
+        if index.n_words not in (None, n_columns):
+            raise _Damaged(
+                f"it has {index.n_words} columns; expected {n_columns} for the words and groups of its model."
+            )
+        return GroupBlend.from_header(header.get("blend"))
     if not has:
         return None
     if not model.heads or len(tensors["typical"]) != len(model.classes):

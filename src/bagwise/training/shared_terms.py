@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from bagwise._utils.checks import check_integer
 from bagwise.errors import BagwiseError
+from bagwise.retrieval.group_blend import GroupBlend
 
 if TYPE_CHECKING:
     from bagwise.model import Model
@@ -43,15 +44,18 @@ def shared_terms(
         raise BagwiseError(f"One query is compared with items, got {np.shape(query)[0]}.")
     if cut is not None and (index.by == "groups" or cut.tables is not None):
         cut = None  # these are groups already, or words have several
+    elif cut is not None and isinstance(index.blend, GroupBlend):
+        cut = index.model  # whose groups are compared as well
     names: Any = index.model.group_names() if index.by == "groups" else index.model.word_names
     if cut is not None:
         names = cut.group_names()
     if index.by != "both" or index.blend is None:
         row = index.held(int(query))[0] if is_item else index.plain_rows(query)
         return _terms(index, cut, names, index.index.contributions(row, numbers))
-    words, scores = index.held(int(query)) if is_item else index.words_and_scores(query)
-    assert scores is not None
+    words, scores = index.held(int(query)) if is_item else index.blended_parts(query)
     blend = index.blend
+    if isinstance(blend, GroupBlend):
+        return _terms(index, cut, names, index.index.contributions(blend.query_rows(words, scores, by), numbers))
     if by != "both":
         return _terms(index, cut, names, index.index.contributions(blend.rows_alone(words, scores, by), numbers))
     weights = blend.class_weights(index.index, words, scores) if weights is None else weights
@@ -90,9 +94,10 @@ def search_shared(
         row = index.held(int(query))[0] if is_item else index.plain_rows(query)
         scored, places = index.index.search(row, k)
     else:
-        words, scores = index.held(int(query)) if is_item else index.words_and_scores(query)
-        assert scores is not None
-        if wanted == "both":
+        words, scores = index.held(int(query)) if is_item else index.blended_parts(query)
+        if isinstance(index.blend, GroupBlend):
+            scored, places = index.blend.search(index.index, words, scores, k, wanted)
+        elif wanted == "both":
             scored, places, weights = index.blend.weighed_search(index.index, words, scores, k)
         else:
             scored, places = index.index.search(index.blend.rows_alone(words, scores, wanted), k)
@@ -106,19 +111,20 @@ def _terms(index: ItemIndex, cut: Model | None, names: Any, rows: sp.csr_array) 
 
 
 def _named(index: ItemIndex, cut: Model | None, names: Any, row: sp.csr_array) -> list[Shared]:
-    model, by_group = index.model, index.by == "groups"
+    model, by_group, beside = index.model, index.by == "groups", isinstance(index.blend, GroupBlend)
     width = model.n_groups if by_group else model.hierarchy.n_words
     n_columns = 0 if index.by == "classes" else model.n_cells * width
+    seconds = model.group_names().tolist() if beside else model.classes  # beside words
     columns = row.indices.astype(np.int64)
     words = columns % width if cut is None else cut.lookup[columns % width]
-    classes = width + (columns - n_columns) % max(len(model.classes), 1)
-    numbers, inverse = np.unique(np.where(columns >= n_columns, classes, words), return_inverse=True)
+    others = (columns - n_columns) % max(len(seconds), 1) + (0 if beside and cut is not None else width)
+    numbers, inverse = np.unique(np.where(columns >= n_columns, others, words), return_inverse=True)
     sums = np.bincount(inverse, row.data, len(numbers))
     order = [k for k in np.argsort(-sums, kind="stable").tolist() if sums[k]]
     found = []
     for number, added in zip(numbers[order].tolist(), sums[order].tolist(), strict=True):
         if number >= width:
-            found.append(Shared("class", number - width, model.classes[number - width], added))
+            found.append(Shared("group" if beside else "class", number - width, seconds[number - width], added))
         else:
             name = f"word {number}" if names is None else str(names[number])
             found.append(Shared("group" if by_group or cut is not None else "word", number, name, added))

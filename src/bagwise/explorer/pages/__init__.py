@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from bagwise.explorer.pages import compare, groups, items, map, overview, search, steer
+from bagwise.explorer.pages import clusters, compare, groups, items, map, overview, search, steer
 
 __all__ = ["PAGES"]
 
 # By the path of their address; each has `routes(space)`.
 PAGES = {
     "": overview,
+    "clusters": clusters,
     "groups": groups,
     "items": items,
     "map": map,

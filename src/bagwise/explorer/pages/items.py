@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,7 @@ from bagwise.sources.media import in_color
 from bagwise.training.seen import SeenItems
 
 __all__ = ["ItemQuery", "check_number", "excerpt", "explained", "explains", "item", "items", "python", "routes"]
+__all__ += ["rows_of"]
 
 _SIDES = (160, 640)  # of pictures, in pixels
 _SHOWN_TERMS = 12
@@ -34,7 +36,7 @@ _EXCERPT = 300
 _MOST_TEXT = 100_000
 _MOST_MARKED = 1_000_000  # characters of texts with marks; about 1 s and 50 MB per million
 _HEAT_CELLS = 48  # along the longer side of an image
-SORTS = ("number", "margin", "-margin", "score", "id")
+SORTS = ("number", "margin", "-margin", "score", "id", "certainty", "-certainty")
 
 
 def routes(space: Workspace) -> list[BaseRoute]:
@@ -63,6 +65,7 @@ def _query(query: QueryParams) -> ItemQuery:
     return ItemQuery(
         label=maybe_number(query, "label"),
         predicted=maybe_number(query, "predicted"),
+        cluster=maybe_number(query, "cluster"),
         right=query.get("right", ""),
         seen=query.get("seen", ""),
         group=maybe_number(query, "group"),
@@ -125,6 +128,8 @@ class ItemQuery:
     ----------
     label, predicted : int or None
         Only items of this class, or predicted to be of it, by its number.
+    cluster : int or None
+        Only items of this cluster, by its number.
     right : {"", "right", "wrong"}
     seen : {"", "new", "training"}
         Only items that the model was learned from, or others.
@@ -142,13 +147,15 @@ class ItemQuery:
         The other model, see `bagwise.explorer.comparison.compare`.
     find : str
         Only items whose id contains this text.
-    sort : {"number", "margin", "-margin", "score", "id"}
+    sort : {"number", "margin", "-margin", "score", "id", "certainty", "-certainty"}
+        "certainty": of their clusters.
     first, most : int
         Part of the list.
     """
 
     label: int | None = None
     predicted: int | None = None
+    cluster: int | None = None
     right: str = ""
     seen: str = ""
     group: int | None = None
@@ -182,12 +189,26 @@ def items(space: Workspace, n: int | None, query: ItemQuery) -> dict[str, Any]:
         if query.compares:
             other = compare(space, n, query.m, query.against)
             rows = [row | _second(other, row["number"]) for row in rows]
-    told = {"total": len(numbers), "items": rows}
+    told: dict[str, Any] = {"total": len(numbers)}
+    rows, opening = _with_texts(held, cut, rows)
+    return told | {"items": rows} | ({"opening": True} if opening else {})
+
+
+def rows_of(space: Workspace, n: int | None, numbers: Sequence[int]) -> tuple[list[dict[str, Any]], bool]:
+    """Return some items, and whether their source is being opened, so that there are no texts yet."""
+    cut, held = space.cut(n), space.items
+    assert held is not None
+    with cut.lock:
+        rows = [_row(space, cut, number) for number in numbers]
+    return _with_texts(held, cut, rows)
+
+
+def _with_texts(held: Items, cut: Cut, rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], bool]:
     if cut.model.modality != "texts":
-        return told
+        return rows, False
     if not held.ready:
-        return told | {"opening": True, "items": [row | {"opening": True} for row in rows]}
-    return told | {"items": [row | excerpt(held, row["number"]) for row in rows]}
+        return [row | {"opening": True} for row in rows], True
+    return [row | excerpt(held, row["number"]) for row in rows], False
 
 
 def _chosen(space: Workspace, cut: Cut, held: Items, query: ItemQuery) -> NDArray[np.int64]:
@@ -199,6 +220,10 @@ def _chosen(space: Workspace, cut: Cut, held: Items, query: ItemQuery) -> NDArra
         if wanted is not None:
             cut.check_class(wanted)
             chosen &= codes == wanted
+    if query.cluster is not None:
+        if space.clusters is None or not query.cluster < len(space.clusters):
+            raise BagwiseError(f"There is no cluster {query.cluster}.")
+        chosen &= space.clusters.labels == query.cluster
     if query.right:
         if query.right not in ("right", "wrong"):
             raise BagwiseError(f"Items are right or wrong, not {query.right!r}.")
@@ -236,6 +261,11 @@ def _chosen(space: Workspace, cut: Cut, held: Items, query: ItemQuery) -> NDArra
         raise BagwiseError(f"Items are sorted by {', '.join(SORTS)}, not by {query.sort!r}.")
     if query.sort == "id":
         numbers = numbers[np.argsort(space.id_ranks[numbers])]
+    elif query.sort in ("certainty", "-certainty"):
+        if space.clusters is None:
+            raise BagwiseError("The items have no clusters, so that they cannot be sorted by their certainty.")
+        certain = space.clusters.certainty[numbers]
+        numbers = numbers[np.argsort(-certain if query.sort == "-certainty" else certain, kind="stable")]
     elif query.sort != "number":
         keys = cut.answers.score if query.sort == "score" else cut.answers.margin
         numbers = numbers[np.argsort(-keys[numbers] if query.sort == "-margin" else keys[numbers], kind="stable")]
@@ -252,6 +282,10 @@ def _row(space: Workspace, cut: Cut, number: int) -> dict[str, Any]:
         "training": None if space.items.seen is None else bool(space.items.seen.seen[number]),
         "held_out": bool(space.items.held_out is not None and space.items.held_out[number]),
     }
+    if space.clusters is not None:
+        own = int(space.clusters.labels[number])
+        name, certainty = clean(space.clusters.name(own)) if own >= 0 else "", float(space.clusters.certainty[number])
+        row["cluster"] = None if own < 0 else {"number": own, "name": name, "certainty": certainty}
     if cut.has_answers:
         answers = cut.answers
         row |= {

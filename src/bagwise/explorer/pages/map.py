@@ -89,20 +89,26 @@ def told(space: Workspace) -> dict[str, Any]:
 
 def _described(space: Workspace, places: Places) -> dict[str, Any]:
     clusters, codes, classes = places.map.clusters, places.codes, space.model.classes
+    placed = int((clusters >= 0).sum())
+    if space.clusters is not None:
+        clusters = np.where(clusters >= 0, space.clusters.labels, -1)
     found = []
     for number in range(int(clusters.max(initial=-1)) + 1):
         inside = clusters == number
         counts = np.bincount(codes[inside & (codes >= 0)], minlength=1)
         name = clean(classes[counts.argmax()]) if counts.any() else None
-        found.append({"n": int(inside.sum()), "class": name, "share": float(counts.max() / max(inside.sum(), 1))})
+        told = {"n": int(inside.sum()), "class": name, "share": float(counts.max() / max(inside.sum(), 1))}
+        own = f"cluster {number + 1}" if space.clusters is None else clean(space.clusters.name(number))
+        found.append(told | {"name": own})
     return {
         "method": places.map.method,
         "version": places.version,
         "note": clean(places.note),
         "n": len(places.map),
-        "n_placed": int((clusters >= 0).sum()),
+        "n_placed": placed,
         "n_arranged": places.map.n_arranged,
         "clusters": found,
+        "named": space.clusters is not None,
     }
 
 

@@ -81,18 +81,33 @@ def overview(space: Workspace, n: int | None) -> dict[str, Any]:
         else {
             "revision": space.revision,
             "read_only": space.editor.read_only,
-            "n_edits": len(model.edits),
-            "kinds": list(space.editor.kinds),
+            "n_edits": len(model.edits) + (0 if space.clusters is None else len(space.clusters.edits)),
+            "edited": bool(model.edits),
+            "n_undone": len(space.editor.shown.undone),
+            "kinds": [*space.editor.kinds, *space.editor.cluster_kinds],
         },
+        "clusters": _clusters(space),
+        "can_cluster": space.editor is not None and not space.editor.why_no_clusters,
     }
+
+
+def _clusters(space: Workspace) -> list[dict[str, Any]] | None:
+    """Return the names and numbers of the clusters of items; None if there are none."""
+    found = space.clusters
+    if found is None:
+        return None
+    sizes = found.sizes.tolist()
+    return [{"number": k, "name": clean(found.name(k)), "size": size} for k, size in enumerate(sizes)]
 
 
 def _search_by(space: Workspace) -> list[str]:
     """Return what items can be compared by in a search."""
     if not space.searchable:
         return []
-    both = bool(space.model.heads) if space.items is None or space.items.ways is None else space.items.ways == "both"
-    return ["words", "classes", "groups"] if both else ["groups"]
+    both = space.items is None or space.items.ways in (None, "both")
+    if not both:
+        return ["groups"]
+    return ["words", "classes", "groups"] if space.model.heads else ["words", "groups"]
 
 
 def _held_out(cut: Cut) -> dict[str, Any] | None:

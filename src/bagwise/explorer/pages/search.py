@@ -21,6 +21,7 @@ from bagwise.report.texts import clean
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import Item
 from bagwise.sources.media import ImageDecoder, TextDecoder
+from bagwise.training.index_changes import takes_other_groups, with_model
 from bagwise.training.seen import seen_items
 from bagwise.training.shared_terms import search_shared
 
@@ -92,7 +93,7 @@ class SearchQuery:
         Number of items.
     by : str or None
         "words", "classes" or "both", see `ItemIndex.search`; "groups": those of the current cut. None: as the index
-        does.
+        does, "both" for most.
     metric : str or None
         For groups, see `BagIndex`; None: "hellinger".
     """
@@ -155,7 +156,7 @@ def _index(space: Workspace, n: int | None, query: SearchQuery) -> ItemIndex:
         index = items.index
         assert index is not None
         if query.by != "groups":
-            return index
+            return _of_edited_groups(space, index)
         model, metric = space.cut(n).model, query.metric or GROUP_METRICS[0]
         key = (model.n_groups, metric)
         if space.grouped is None or space.grouped[0] != key:
@@ -163,11 +164,21 @@ def _index(space: Workspace, n: int | None, query: SearchQuery) -> ItemIndex:
         return space.grouped[1]
 
 
+def _of_edited_groups(space: Workspace, index: ItemIndex) -> ItemIndex:
+    """Return an index that compares items by the groups of the model as it is now, if it compares them by groups."""
+    if index.by != "both" or index.model.heads or index.model is space.model or not takes_other_groups(index):
+        return index
+    found: ItemIndex = space.once("index", lambda: with_model(index, space.model))
+    return found
+
+
 def _hits(
     space: Workspace, n: int | None, index: ItemIndex, query: Any, k: int, asked: SearchQuery
 ) -> list[dict[str, Any]]:
     """Find items, with what adds most to their scores; words without names by their groups."""
     cut, by = space.cut(n), None if asked.by == "groups" else asked.by
+    of_index = index.model if index.by == "both" and not index.model.heads else cut.model  # whose groups are compared
+    named = cut if of_index.n_groups == cut.model.n_groups else space.cut(of_index.n_groups)
     hits, shared = search_shared(index, query, k, by, cut.model if space.model.word_names is None else None)
     numbers, held = [space.numbers[hit.id] for hit in hits], space.items
     assert held is not None
@@ -181,7 +192,7 @@ def _hits(
             "shared": [
                 {
                     "kind": one.kind,
-                    "name": clean(cut.title(one.number) if one.kind == "group" else one.name),
+                    "name": clean(named.title(one.number) if one.kind == "group" else one.name),
                     "contribution": one.contribution,
                 }
                 for one in terms[:_SHOWN_SHARED]

@@ -19,9 +19,10 @@ from bagwise.explorer.requests import answer_json, answered, reading, size_of
 from bagwise.explorer.workspace import Workspace
 from bagwise.model.editing import linked_words
 from bagwise.report.texts import clean
+from bagwise.training.cluster_edits import ClusterMeasured, described_edit
 from bagwise.training.item_answers import Measured
 
-__all__ = ["python_lines", "routes", "steer"]
+__all__ = ["measured", "python_lines", "routes", "steer"]
 
 _MOST_BYTES = 1 << 20
 _MOST_EDITS = 200  # that are listed
@@ -56,7 +57,8 @@ def routes(space: Workspace) -> list[BaseRoute]:
         return posted
 
     changes: dict[str, Callable[[dict[str, Any]], None]] = {
-        "edit": lambda given: editor.edit(_edit(given), _revision(given)),
+        "edit": lambda given: editor.edit(_edit(given, space), _revision(given)),
+        "cluster": lambda given: editor.cluster(_n_clusters(given), _revision(given)),
         "undo": lambda given: editor.undo(_revision(given)),
         "redo": lambda given: editor.redo(_revision(given)),
         "save": lambda given: editor.save(),
@@ -85,11 +87,25 @@ def _revision(given: dict[str, Any]) -> int:
     return int(given["revision"])
 
 
-def _edit(given: dict[str, Any]) -> dict[str, Any]:
-    if not isinstance(given.get("edit"), dict):
-        raise BagwiseError(f"An edit must be a JSON object, got {given.get('edit')!r:.100}.")
-    edit: dict[str, Any] = given["edit"]
-    return edit
+def _edit(given: dict[str, Any], space: Workspace) -> dict[str, Any]:
+    edit: Any = given.get("edit")
+    if not isinstance(edit, dict):
+        raise BagwiseError(f"An edit must be a JSON object, got {edit!r:.100}.")
+    if edit.get("edit") != "move_items" or "numbers" not in edit:
+        return edit
+    numbers = edit["numbers"]  # pages know items by their numbers
+    if not isinstance(numbers, list) or not all(type(k) is int and 0 <= k < len(space.ids) for k in numbers):
+        raise BagwiseError(f"numbers must be a list of items, numbered from 0 to {len(space.ids) - 1}.")
+    return {name: value for name, value in edit.items() if name != "numbers"} | {
+        "items": [space.ids[k] for k in numbers]
+    }
+
+
+def _n_clusters(given: dict[str, Any]) -> int | None:
+    n = given.get("n_clusters")
+    if n is not None and (type(n) is not int or n < 1):
+        raise BagwiseError(f"The number of clusters must be a whole number from 1, or null; got {n!r:.40}.")
+    return n
 
 
 def steer(editor: Editor, n: int | None) -> dict[str, Any]:
@@ -102,10 +118,10 @@ def steer(editor: Editor, n: int | None) -> dict[str, Any]:
         "n_groups": space.model.n_groups,
         "read_only": editor.read_only,
         "progress": progress,
-        "now": _measured(found),
+        "now": measured(found),
         "edits": _edits(shown),
-        "n_edits": len(space.model.edits),
-        "undone": [clean(step.text or described(step.edit)) for step in shown.undone if step.edit is not None],
+        "n_edits": len(space.model.edits) + (0 if space.clusters is None else len(space.clusters.edits)),
+        "undone": [clean(_text(step)) for step in shown.undone if step.edit is not None],
         "locked": [{"group": number, "name": clean(cut.title(number))} for number in sorted(cut.locked)],
         "links": _links(space),
         "saved": {
@@ -133,30 +149,58 @@ def _links(space: Workspace) -> list[dict[str, Any]]:
 
 def _edits(shown: Shown) -> list[dict[str, Any]]:
     """Return the edits, the last one first."""
-    all_edits, steps = shown.space.model.edits, [step for step in shown.steps if step.edit is not None]
-    n_earlier = len(all_edits) - len(steps)
-    told: list[dict[str, Any]] = [_edit_told(n_earlier + k, step) for k, step in enumerate(steps)]
-    earlier = [{"number": k, "text": clean(described(edit))} for k, edit in enumerate(all_edits[:n_earlier])]
-    return [*earlier, *told][::-1][:_MOST_EDITS]
+    steps = [step for step in shown.steps if step.edit is not None]
+    earlier = _earlier(shown.space, steps)
+    told = [_edit_told(len(earlier) + k, step) for k, step in enumerate(steps)]
+    return [*({"number": k, "text": clean(text)} for k, text in enumerate(earlier)), *told][::-1][:_MOST_EDITS]
+
+
+def _earlier(space: Workspace, steps: list[Step]) -> list[str]:
+    """Return the edits of earlier sessions in words, those of groups and of clusters in their order."""
+    of_groups = space.model.edits[: len(space.model.edits) - sum(not step.of_clusters for step in steps)]
+    clusters, n = space.clusters, sum(step.of_clusters for step in steps)
+    remade = any(step.edit is not None and step.edit["edit"] == "cluster_items" for step in steps)
+    of_clusters = () if clusters is None or remade else clusters.edits[: len(clusters.edits) - n]
+    told, after = list[str](), 0
+    for one in of_clusters:
+        told += [described(edit) for edit in of_groups[after : one.after]]
+        after = max(after, min(one.after, len(of_groups)))
+        told.append(described_edit(one.edit))
+    return [*told, *(described(edit) for edit in of_groups[after:])]
+
+
+def _text(step: Step) -> str:
+    assert step.edit is not None
+    return step.text or described(step.edit)
 
 
 def _edit_told(number: int, step: Step) -> dict[str, Any]:
     assert step.edit is not None
-    return {
+    told = {
         "number": number,
-        "text": clean(step.text or described(step.edit)),
+        "text": clean(_text(step)),
         "when": None if step.when is None else step.when.isoformat(timespec="seconds"),
+    }
+    if step.of_clusters:
+        before, after = measured(step.clusters_before), measured(step.clusters_found)
+        return told | {"of_clusters": True, "from": None, "to": None, "before": before, "after": after}
+    return told | {
         "from": None if step.before is None else step.before.n_groups,
         "to": step.model.n_groups,
-        "before": _measured(step.found_before),
-        "after": _measured(step.found),
+        "before": measured(step.found_before),
+        "after": measured(step.found),
     }
 
 
-def _measured(found: Measured | None) -> dict[str, Any] | None:
+def measured(found: Measured | None) -> dict[str, Any] | None:
+    """Return an error with how it was found; of clusters with their number, cohesion and agreement with labels."""
     if found is None:
         return None
-    return {"error": found.error, "standard_error": found.standard_error, "protocol": found.protocol}
+    told: dict[str, Any] = {"error": found.error, "standard_error": found.standard_error, "protocol": found.protocol}
+    if isinstance(found, ClusterMeasured):
+        told |= {"n_clusters": found.n_clusters, "cohesion": found.cohesion}
+        told["nmi"] = None if found.agreement is None else found.agreement.nmi
+    return told
 
 
 def python_lines(editor: Editor, shown: Shown) -> str:

@@ -4,6 +4,7 @@ import { address, go, parameters } from "./address.js";
 import { api, h, percent, plural } from "./dom.js";
 
 const MOST_NAMED = 1000; // groups that can be chosen by their names
+const KEEPS = ["rename_cluster", "move_items", "split_cluster"]; // edits after which a cluster has its number still
 let revision = 0; // of the model that this page shows
 let allowed = false; // whether it can be edited
 let size = 0; // its number of groups, also where another cut is shown
@@ -24,8 +25,16 @@ export const may = (facts, kind) => editable(facts) && facts.steer.kinds.include
 /** Errors before and after an edit, in words. */
 export function effect(edit) {
   if (!edit?.after) return "";
+  if (edit.of_clusters) return ofClusters(edit);
   const now = `${percent(edit.after.error)} ± ${percent(edit.after.standard_error)}`;
   return edit.before ? `Error ${percent(edit.before.error)} before, ${now} now.` : `Error ${now}.`;
+}
+
+/** What an edit did to clusters: how many items the other items would put elsewhere, and how near they are to centres. */
+function ofClusters({ before, after }) {
+  const pair = (name, show) => (before && show(before[name]) !== show(after[name]) ? `${show(before[name])} → ${show(after[name])}` : show(after[name]));
+  const agrees = after.nmi === null ? "" : `, agreement with labels (NMI) ${pair("nmi", (value) => value.toFixed(2))}`;
+  return `${pair("n_clusters", String)} clusters; items that others would put elsewhere ${pair("error", percent)}, cohesion ${pair("cohesion", (value) => value.toFixed(2))}${agrees}.`;
 }
 
 /** Send a change, show the model that it made, and say what it did. */
@@ -40,13 +49,15 @@ export async function change(kind, content = {}) {
     revision = told.revision;
     named = null;
     const last = told.edits[0];
-    const did = { edit: last ? `${last.text}. ${effect(last)}` : "", undo: `Undone: ${told.undone[0]}.`, redo: `Made again: ${last?.text}.`, save: "" }[kind];
-    const recut = kind === "edit" && content.edit.n_groups !== size ? ` The model has ${plural(told.n_groups, "group")} now.` : "";
+    const did = { edit: last ? `${last.text}. ${effect(last)}` : "", cluster: last ? `${last.text}. ${effect(last)}` : "", undo: `Undone: ${told.undone[0]}.`, redo: `Made again: ${last?.text}.`, save: "" }[kind];
+    const recut = kind === "edit" && content.edit.n_groups !== undefined && content.edit.n_groups !== size ? ` The model has ${plural(told.n_groups, "group")} now.` : "";
     const saved = told.saved.problem ? ` Not saved: ${told.saved.problem}` : told.saved.path ? " Saved." : "";
-    tell(`${did}${recut}${saved}`, told.saved.problem ? "problem" : "", kind === "edit");
+    tell(`${did}${recut}${saved}`, told.saved.problem ? "problem" : "", kind === "edit" || kind === "cluster");
     const given = Object.fromEntries(parameters());
     if (kind !== "save" && content.edit?.edit !== "rename" && content.edit?.edit !== "lock" && content.edit?.edit !== "unlock") delete given.group;
-    go(address(location.pathname, { ...given, n: told.n_groups }), true);
+    if (kind !== "save" && !KEEPS.includes(content.edit?.edit)) delete given.cluster; // numbers of clusters may be others now
+    const ofGroups = kind !== "cluster" && (kind !== "edit" || content.edit.n_groups !== undefined);
+    go(address(location.pathname, { ...given, n: ofGroups ? told.n_groups : given.n }), true);
     return told;
   } catch (error) {
     tell(error.message, "problem");

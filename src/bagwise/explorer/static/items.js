@@ -8,7 +8,7 @@ import { classCounts } from "./figures.js";
 import { shared } from "./search.js";
 import { changes, explanation, heatPicture, shownContent, sum, sumFigure } from "./why.js";
 
-const FILTERS = ["label", "predicted", "right", "seen", "group", "at_least", "at_most", "which", "second", "m", "against", "selection", "find", "sort"];
+const FILTERS = ["label", "predicted", "cluster", "right", "seen", "group", "at_least", "at_most", "which", "second", "m", "against", "selection", "find", "sort"];
 const PART = 60;
 
 export async function show(facts, parameters) {
@@ -37,6 +37,8 @@ function filters(facts, given) {
   return h("form", { class: "filters", role: "search", "aria-label": "Filter items", onsubmit: (event) => event.preventDefault() },
     h("label", {}, "Id contains ", h("input", { type: "search", value: given.find, onchange: change("find") })),
     classes.length ? choice("label", "Class", [["", "any"], ...classes]) : null,
+    facts.clusters ? choice("cluster", "Cluster", [["", "any"], ...facts.clusters.filter((one) => one.size).map((one) => [one.number, one.name])]) : null,
+    facts.clusters && facts.answered_at === null ? choice("sort", "Order", [["", "as they are"], ["certainty", "least certain cluster first"], ["-certainty", "most certain cluster first"], ["id", "id"]]) : null,
     facts.answered_at !== null ? [
       choice("predicted", "Predicted", [["", "any"], ...classes]),
       choice("right", "Answer", [["", "right or wrong"], ["right", "right"], ["wrong", "wrong"]]),
@@ -154,6 +156,7 @@ export function cell(row, modality) {
     h("span", { class: "id", title: row.id }, row.id),
     row.score !== undefined && row.similarity ? h("span", { class: "small" }, row.score.toFixed(4)) : null,
     answer ? h("span", { class: "answer" }, answer) : null,
+    row.cluster ? h("span", { class: "answer small", title: `cluster “${row.cluster.name}”, certainty ${row.cluster.certainty.toFixed(2)}` }, row.cluster.name) : null,
     row.second !== undefined ? h("span", { class: "answer small", title: `${row.second_title}: ${row.second}` }, `${row.second_title}: ${row.second}`) : null,
     row.excerpt ? h("span", { class: "excerpt" }, row.excerpt) : row.opening ? h("span", { class: "quiet" }, "The source is being opened …") : null,
     row.problem ? h("span", { class: "problem" }, row.problem) : null);
@@ -181,7 +184,8 @@ async function one(facts, parameters, number) {
 
 /** The class and the answer, and which model gave it: for items that the model was learned from, often another one. */
 function answered(told, n) {
-  const label = told.label === null ? "Without a label." : `Class ${told.label}.`;
+  const of = told.cluster ? ` Cluster “${told.cluster.name}”, certainty ${told.cluster.certainty.toFixed(2)}.` : "";
+  const label = `${told.label === null ? "Without a label." : `Class ${told.label}.`}${of}`;
   if (told.predicted === undefined) return label;
   const right = told.right === null ? "" : told.right ? ", which is right" : ", which is wrong";
   const at = told.answered_at === n ? "" : ` at ${plural(told.answered_at, "group")}`;

@@ -9,10 +9,12 @@ import * as map from "./map.js";
 import * as search from "./search.js";
 import * as steer from "./steer.js";
 import * as compare from "./compare.js";
+import * as clusters from "./clusters.js";
 import { shows } from "./edits.js";
 
 const PAGES = {
   "/": { name: "Overview", show: overview.show },
+  "/clusters": { name: "Clusters", show: clusters.show },
   "/groups": { name: "Groups", show: groups.show },
   "/items": { name: "Items", show: items.show },
   "/map": { name: "Map", show: map.show },
@@ -38,7 +40,7 @@ window.addEventListener("pagehide", () => sessionStorage.setItem("bagwise-places
 /** Views begin at the top; entries of the history to which somebody goes back are where they were. */
 function place() {
   if (!history.state) history.replaceState({ entry: `${performance.timeOrigin} ${entries++}` }, "");
-  const now = { entry: history.state.entry, view: `${location.pathname} ${parameters().get("item")}` };
+  const now = { entry: history.state.entry, view: `${location.pathname} ${parameters().get("item")} ${parameters().get("cluster")}` };
   if (now.entry !== shown.entry && places.has(now.entry)) window.scrollTo(0, places.get(now.entry));
   else if (now.view !== shown.view) window.scrollTo(0, 0);
   shown = now;
@@ -99,15 +101,18 @@ document.documentElement.dataset.theme = theme.value;
 function frame() {
   document.getElementById("title").textContent = facts.title;
   const nav = document.getElementById("nav");
-  nav.replaceChildren(...Object.entries(PAGES).map(([path, page]) =>
-    h("a", { href: address(path), "aria-current": path === location.pathname ? "page" : null }, page.name)));
+  const home = overview.ofClusters(facts); // of a collection without classes: its clusters
+  const named = Object.entries(PAGES).filter(([path]) => path !== "/clusters" || (facts.clusters && !home));
+  const here = home && location.pathname === "/clusters" ? "/" : location.pathname;
+  nav.replaceChildren(...named.map(([path, page]) =>
+    h("a", { href: address(path), "aria-current": path === here ? "page" : null }, path === "/" && home ? "Clusters" : page.name)));
   Object.assign(number, { min: facts.least_groups, max: facts.most_groups, value: facts.n_groups });
   slider.value = toPlace(facts.n_groups);
   slider.setAttribute("aria-valuetext", `${facts.n_groups} groups`);
   const output = document.getElementById("size-error");
   const apart = facts.seen?.n_seen && !facts.held_out; // the model's answers for those it was learned from say nothing
   const error = apart ? facts.seen.error_new : facts.error;
-  const other = facts.answered_at === facts.n_groups ? "" : `, measured at ${plural(facts.answered_at, "group")}`;
+  const other = [null, facts.n_groups].includes(facts.answered_at) ? "" : `, measured at ${plural(facts.answered_at, "group")}`;
   output.textContent = error === null ? "" : `${percent(error)} of ${apart ? "new items" : "items"} wrong${other}`;
   document.title = `${PAGES[location.pathname].name} · ${facts.title} · bagwise`;
 }
@@ -119,7 +124,7 @@ async function show() {
     if (mine !== turn) return;
     facts = told;
     shows(facts);
-    document.getElementById("size-default").textContent = facts.steer?.n_edits ? "as edited" : "as fitted";
+    document.getElementById("size-default").textContent = facts.steer?.edited ? "as edited" : "as fitted";
     frame();
     const page = await PAGES[location.pathname].show(facts, parameters());
     if (mine !== turn) return;

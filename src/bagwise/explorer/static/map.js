@@ -7,7 +7,7 @@ import { cell } from "./items.js";
 import { makePoints, mapView } from "./mapview.js";
 
 // As far apart as twelve colours can be, each with a contrast of 3 : 1 and more to light and to dark pages.
-const COLORS = ["#3579d6", "#d4621e", "#2c9457", "#c4428f", "#7d6ae0", "#94790f", "#14909f", "#d8415a", "#97683f", "#6a8f16", "#b25bd0", "#737f8c"];
+export const COLORS = ["#3579d6", "#d4621e", "#2c9457", "#c4428f", "#7d6ae0", "#94790f", "#14909f", "#d8415a", "#97683f", "#6a8f16", "#b25bd0", "#737f8c"];
 const [GREY, RED] = ["#737f8c", "#d8415a"];
 const PART = 24;
 const METHODS = { spectral: "spectral embedding", tsne: "t-SNE" };
@@ -19,8 +19,9 @@ export async function show(facts, parameters) {
   if (!facts.items) return { content: [title, h("p", { class: "lead" }, "No items are shown: start the explorer with an index, or with the location of items.")] };
   const told = await api("map");
   if (!told.map) return { content: [title, maker(told)] };
-  if (held.version !== told.map.version) held = await load(told.map);
-  const by = colouring(facts, told.map, parameters.get("by"));
+  await loadMap(told.map);
+  const clusters = told.map.named ? new Int32Array(await binary("clusters/items")) : held.clusters;
+  const by = colouring(facts, told.map, clusters, parameters.get("by"));
   const predicted = by.needs ? new Int32Array(await binary("map/answers", { n: facts.n_groups })) : null;
   return page(facts, told, by, predicted, parameters, title, await selectedBefore(parameters.get("selection")));
 }
@@ -41,6 +42,12 @@ async function binary(path, parameters = {}) {
   return response.arrayBuffer();
 }
 
+/** The points of a map, asked for once. */
+export async function loadMap(map) {
+  if (held.version !== map.version) held = await load(map);
+  return held;
+}
+
 async function load(map) {
   const content = await binary("map/points");
   const [xy, labels, clusters] = [new Float32Array(content, 0, 2 * map.n), new Int32Array(content, 8 * map.n, map.n), new Int16Array(content, 12 * map.n, map.n)];
@@ -48,7 +55,7 @@ async function load(map) {
 }
 
 /** What colours stand for: a category for each item, and a name and a colour for each category. */
-function colouring(facts, map, wanted) {
+function colouring(facts, map, clusters, wanted) {
   const classes = facts.classes.map((name, k) => ({ name, color: COLORS[k % COLORS.length] }));
   const none = { name: "no class", color: GREY };
   const answers = facts.answered_at !== null;
@@ -57,8 +64,8 @@ function colouring(facts, map, wanted) {
     answers && { by: "predicted", name: "predicted class", needs: true, list: [...classes, none], of: (predicted) => predicted },
     answers && facts.items.n_labelled && { by: "error", name: "right or wrong", needs: true, list: [{ name: "right", color: COLORS[0] }, { name: "wrong", color: RED }, none], last: 1,
       of: (predicted) => predicted.map((answer, k) => (held.labels[k] < 0 ? -1 : Number(answer !== held.labels[k]))) },
-    { by: "cluster", name: "cluster", of: () => held.clusters,
-      list: [...map.clusters.map((one, k) => ({ name: `cluster ${k + 1}`, color: COLORS[k % COLORS.length], more: one.class === null ? "" : `${percent(one.share, 0)} ${one.class}` })), none] },
+    { by: "cluster", name: "cluster", of: () => clusters,
+      list: [...map.clusters.map((one, k) => ({ name: one.name, color: COLORS[k % COLORS.length], more: one.class === null ? "" : `${percent(one.share, 0)} ${one.class}` })), none] },
   ].filter(Boolean);
   return { ...(options.find((option) => option.by === wanted) ?? options[0]), options };
 }
@@ -218,7 +225,7 @@ function about({ map }) {
   const left = map.n - map.n_placed;
   return h("p", { class: "small mapnote" }, map.method === "spectral" ? `Spectral embedding of ${map.n_arranged < map.n_placed ? `${count(map.n_arranged)} items; the others are placed by their similarities to these` : "all items"}, by the words of items; classes are not used.`
     : `t-SNE of ${map.n_arranged < map.n_placed ? `${count(map.n_arranged)} items; the others lie between their nearest neighbours among these` : "all items"}, by the similarity of their words; classes are not used.`,
-  " Clusters are those of spectral clustering.", left ? ` ${plural(left, "item")} without words of the vocabulary ${left === 1 ? "is" : "are"} not on the map.` : "", ` ${map.note}`);
+  map.named ? "" : " Clusters are those of spectral clustering.", left ? ` ${plural(left, "item")} without words of the vocabulary ${left === 1 ? "is" : "are"} not on the map.` : "", ` ${map.note}`);
 }
 
 /** Makes a map, and tells how far it is. */

@@ -2,20 +2,26 @@
 
 import { count, h, percent, plural, svg } from "./dom.js";
 import { address, go } from "./address.js";
+import { all as allClusters } from "./clusters.js";
 import { exporting } from "./export.js";
 import { matrixFigure, matrixTable } from "./figures.js";
 
-export async function show(facts) {
+/** Whether the home of a model is the page of clusters: without classes, where there are items. */
+export const ofClusters = (facts) => !facts.classes.length && Boolean(facts.items) && (facts.clusters !== null || facts.can_cluster);
+
+export async function show(facts, parameters) {
+  if (ofClusters(facts)) return allClusters(facts, parameters, [section("Model", known(facts))]);
   const content = [h("h1", {}, "Overview"), lead(facts)];
   if (facts.path) content.push(section("Error and number of groups", curve(facts)));
   const trained = facts.seen?.n_seen ?? 0;
   const how = facts.held_out ? h("p", { class: "small" }, "Items that the model was learned from are predicted by models that were not trained on them.")
     : trained ? h("p", { class: "small" }, `The model was learned from ${count(trained)} of these items: its answers for them say nothing about new items.`) : null;
   if (facts.confusion) content.push(section("Confusion matrix", ...[how].filter(Boolean), ...confusion(facts)));
-  content.push(section("Model", h("dl", { class: "facts" }, facts.facts.map(([name, value]) =>
-    h("div", {}, h("dt", {}, name), h("dd", {}, value))))), exported(facts, content));
+  content.push(section("Model", known(facts)), exported(facts, content));
   return { content };
 }
+
+const known = (facts) => h("dl", { class: "facts" }, facts.facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 
 function exported(facts, content) {
   const { title, path, confusion: matrix, classes, baselines } = facts;

@@ -83,7 +83,9 @@ function imageForm(take) {
 function settings(facts, given) {
   const choice = (name, label, options) => h("label", {}, `${label} `, h("select", { onchange: (event) => go(changed({ [name]: event.target.value }), true) },
     options.map(([value, text]) => h("option", { value, selected: given[name] === String(value) }, text))));
-  const ways = [["", "as the index does"], ...(facts.search_by ?? []).map((name) => [name, { words: "all words", classes: "classes", both: "words and classes", groups: `the ${count(facts.n_groups)} groups` }[name]])];
+  const by = facts.search_by ?? [];
+  const both = by.includes("classes") ? "words and classes" : by.includes("words") ? "words and groups" : "as the index does";
+  const ways = [["", both], ...by.map((name) => [name, { words: "all words", classes: "classes", groups: `the ${count(facts.n_groups)} groups` }[name]])];
   return h("form", { class: "filters", "aria-label": "How to compare", onsubmit: (event) => event.preventDefault() },
     choice("by", "Compare by", ways),
     given.by === "groups" ? choice("metric", "Metric", METRICS.map(([value, name], k) => [k ? value : "", name])) : null,

@@ -88,7 +88,7 @@ function edits(facts, told) {
   if (!told.n_edits) return h("section", {}, h("h2", {}, "Edits"), h("p", { class: "quiet" }, "None yet."));
   const when = (text) => (text ? h("time", { datetime: text }, new Date(text).toLocaleTimeString("en", { hour: "2-digit", minute: "2-digit", hour12: false })) : "earlier");
   const rows = told.edits.map((one) => h("tr", {}, h("td", {}, count(one.number + 1)), h("td", {}, when(one.when)), h("td", { class: "what" }, one.text),
-    h("td", {}, one.from === undefined || one.from === null ? "" : one.from === one.to ? count(one.to) : `${count(one.from)} → ${count(one.to)}`), h("td", {}, shownError(one.before)), h("td", {}, shownError(one.after))));
+    h("td", {}, one.of_clusters ? clusterNumbers(one) : one.from === undefined || one.from === null ? "" : one.from === one.to ? count(one.to) : `${count(one.from)} → ${count(one.to)}`), h("td", {}, shownError(one.before)), h("td", {}, shownError(one.after))));
   const head = ["", "When", "What", "Groups", "Error before", "after"].map((name) => h("th", { scope: "col" }, name));
   const rest = told.n_edits - told.edits.length;
   return h("section", {}, h("h2", {}, plural(told.n_edits, "edit")),
@@ -96,10 +96,16 @@ function edits(facts, told) {
     rest > 0 ? h("p", { class: "small" }, `${count(rest)} earlier ones are not shown.`) : null);
 }
 
+/** How many clusters there were before an edit of them, and after. */
+function clusterNumbers({ before, after }) {
+  if (!after) return "";
+  return `${before && before.n_clusters !== after.n_clusters ? `${count(before.n_clusters)} → ` : ""}${plural(after.n_clusters, "cluster")}`;
+}
+
 function exported(facts, told) {
   const head = ["number", "when", "what", "groups_before", "groups_after", "error_before", "error_after", "standard_error"];
   const rows = () => [head, ...told.edits.map((one) => [one.number + 1, one.when, one.text, one.from, one.to, one.before?.error, one.after?.error, one.after?.standard_error])];
-  const errors = () => [...told.edits].reverse().filter((one) => one.after).flatMap((one, k) => [...(k || !one.before ? [] : [["before", one.before]]), [`${one.number + 1}. ${one.text}`, one.after]]);
+  const errors = () => [...told.edits].reverse().filter((one) => one.after && !one.of_clusters).flatMap((one, k) => [...(k || !one.before ? [] : [["before", one.before]]), [`${one.number + 1}. ${one.text}`, one.after]]);
   const measured = errors().length ? errors() : told.now ? [[plural(told.n_groups, "group"), told.now]] : [];
   const figure = () => barsFigure(errors().length ? "Error after each edit" : "Error", measured.map(([name, found]) => [name, found.error, shownError(found)]));
   return exporting("steer", { lines: told.python,
