@@ -162,7 +162,9 @@ TASKS = {
     "movies": Task("movie reviews, sentiment", "texts", lambda data: _of_main_job(data, "_movies"), judged=False),
     "timed": Task(f"{N_TIMED:,} texts", "texts", partial(_timed, groups=SIX), judged=False, of_time=True),
     "corel1k": Task("Corel-1k", "images", lambda data: _of_main_job(data, "_images", "corel1k")),
-    "caltech101_4": Task("Caltech-101, 4 classes", "images", lambda data: _of_main_job(data, "_images", "caltech101_4")),
+    "caltech101_4": Task(
+        "Caltech-101, 4 classes", "images", lambda data: _of_main_job(data, "_images", "caltech101_4")
+    ),
     "scene15": Task("Scene-15", "images", lambda data: _of_main_job(data, "_images", "scene15")),
     "digits": Task("digits, 8 x 8 pixels", "table", lambda data: _of_main_job(data, "_table", "digits")),
     "wine": Task("wine", "table", lambda data: _of_main_job(data, "_table", "wine")),

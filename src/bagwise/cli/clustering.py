@@ -121,7 +121,8 @@ def cluster(
             raise _wrong_order(source, items)
         if network is not None:
             raise BagwiseError(
-                f"--network is for a model that was fitted with it. To learn words of it: --descriptor network:{network}"
+                "--network is for a model that was fitted with it. To learn words of it: --descriptor "
+                f"network:{network}"
             )
         chosen = fit_options(options, n_groups=groups)
         base = output_file(model_out, Path(f"{name_of_source(source)}.bagwise"))

@@ -28,7 +28,8 @@ class GroupStatistics:
     criterion : str
     values : array-like
         For "aib", "classifier", "clusters" and "mlt" the states of groups, shape (n_groups, m), see `Scoring`. For
-        trace ratios the upper triangles of A and B row by row, shape (2, n_groups (n_groups + 1) / 2). Stored as float32.
+        trace ratios the upper triangles of A and B row by row, shape (2, n_groups (n_groups + 1) / 2). Stored as
+        float32.
 
     Examples
     --------
