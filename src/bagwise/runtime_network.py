@@ -19,9 +19,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["EFFICIENTNET", "LAYERS", "SHA256", "SHAPES", "STRIDE", "WIDE", "Layout", "NetworkError", "Runner"]
-__all__ += ["external_files", "graph_bytes", "hash_of", "input_size", "joined", "layout_of", "open_session"]
-__all__ += ["resized", "shrunk", "split"]
+__all__ = ["NetworkError", "Runner", "input_size", "resized"]
 
 EFFICIENTNET = "efficientnet-lite0"
 STRIDE = 32

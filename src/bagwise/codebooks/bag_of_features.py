@@ -61,7 +61,7 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
     n_neighbors : int, default=5
         See above.
     weighted : bool, default=False
-        Whether vectors count as much as the squares of their lengths |x|. Words are learned from vectors of length 1,
+        Whether vectors count as much as the squares of their lengths. Words are learned from vectors of length 1,
         ``x / |x|`` is assigned to them, and its codes are multiplied by ``|x|²``. For "localized" alone, and meant for
         activations of networks: see `NetworkFeatures`.
     pooling : {"auto", "sum", "mean", "max"}, default="auto"

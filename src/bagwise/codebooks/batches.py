@@ -156,17 +156,26 @@ class Reservoir:
             self._held.append((keys[rows][filled], self.n_seen + rows[filled], vectors[filled]))
             self._n_held += int(filled.sum())
             self.n_seen += len(part)
-            if self._n_held > 2 * self._k:
+            if self._n_held > self._k + self._k // 4:
                 self._shrink()
 
     def _shrink(self) -> None:
-        keys, rows, vectors = (np.concatenate(parts) for parts in zip(*self._held, strict=True))
+        keys, rows = (np.concatenate([part[place] for part in self._held]) for place in (0, 1))
+        kept = np.argsort(rows, kind="stable")
         if len(keys) > self._k:
             kept = np.argpartition(keys, self._k - 1)[: self._k]
             kept = kept[np.argsort(rows[kept])]
-            keys, rows, vectors = keys[kept], rows[kept], vectors[kept]
-            self._limit = float(keys.max())
-        self._held, self._n_held = [(keys, rows, vectors)], len(keys)
+            self._limit = float(keys[kept].max())
+        ends = np.cumsum([len(part[0]) for part in self._held])
+        parts = np.searchsorted(ends, kept, side="right")
+        chosen = kept - np.concatenate([[0], ends])[parts]
+        # from part to part, so that all are not held twice
+        dtype = np.result_type(*(part[2].dtype for part in self._held))
+        vectors = np.empty((len(kept), self._held[0][2].shape[1]), dtype)
+        for number in range(len(self._held)):
+            own = parts == number
+            vectors[own] = self._held[number][2][chosen[own]]
+        self._held, self._n_held = [(keys[kept], rows[kept], vectors)], len(kept)
 
     def vectors(self) -> NDArray[Any]:
         """Return the sample, in order of arrival."""

@@ -186,6 +186,9 @@ class LocalizedEncoder(FewEncoder):
         return distances
 
 
+_UNIT_ROWS = 1 << 13  # vectors that are scaled at a time
+
+
 def unit_vectors(values: Any, dtype: Any, xp: Any = np) -> tuple[Any, Any]:
     """Scale vectors to length 1 and return them with their lengths, of float64; vectors of zeros stay zeros.
 
@@ -193,6 +196,13 @@ def unit_vectors(values: Any, dtype: Any, xp: Any = np) -> tuple[Any, Any]:
     (array([[0.6, 0.8],
            [0. , 0. ]], dtype=float32), array([5., 0.]))
     """
+    if len(values) > _UNIT_ROWS:  # in pieces: numbers of float64 take twice the memory
+        pieces = range(0, len(values), _UNIT_ROWS)
+        units, lengths = xp.empty(values.shape, dtype), xp.empty(len(values))
+        for k in pieces:
+            piece = slice(k, k + _UNIT_ROWS)
+            units[piece], lengths[piece] = unit_vectors(values[piece], dtype, xp)
+        return units, lengths
     held = values.astype(np.float64)
     lengths = xp.sqrt((held * held).sum(axis=1))
     return (held / xp.where(lengths > 0, lengths, 1.0)[:, np.newaxis]).astype(dtype), lengths
@@ -314,7 +324,7 @@ def localized_codes(
     sharpness : float, default=10.0
         The default suits vectors of length 1.
     weighted : bool, default=False
-        Whether each vector counts as much as the square of its length |x|: ``x / |x|`` is assigned, and its codes are
+        Whether each vector counts as much as the square of its length: ``x / |x|`` is assigned, and its codes are
         multiplied by ``|x|²``. For activations of networks, see `NetworkFeatures`.
 
     Returns

@@ -163,11 +163,12 @@ class VisualVectorizer(Vectorizer):
                 run.progress(step, describing.n_done, n_items)
             times.append(time.perf_counter())
             samples = [reservoir.vectors() for reservoir in reservoirs]
+            reservoirs.clear()
             if chosen is not None and min(map(len, samples)) < N_SAMPLED_VECTORS:
                 raise _TooFew
-            self._set_codebooks(
-                self._learn_words(X if isinstance(X, Collection) else None, vectors, random, run, k, chosen)
-                for k, (vectors, random) in enumerate(zip(samples, randoms, strict=True))
+            self._set_codebooks(  # each sample is let go once it has been scaled
+                self._learn_words(X if isinstance(X, Collection) else None, samples.pop(0), random, run, k, chosen)
+                for k, random in enumerate(randoms)
             )
             if self.n_components is not None:
                 self._set_codebooks(self._moved_words(spool, k, run) for k, spool in enumerate(spools))
