@@ -18,7 +18,7 @@ PYTHONS ?= python3.11 python3.12 python3.13 python3.14
 comma := ,
 
 .PHONY: demo docs browser web test test-fast lint types imports check properties fuzz mutants bench check-minimum dist format clean \
-	clean-cache
+	clean-cache golden golden-record
 
 demo: $(VENV)/.installed
 	$(BIN)/bagwise demo
@@ -69,6 +69,13 @@ fuzz: $(VENV)/.installed-dev
 # break the library in one place at a time: do the tests notice?
 mutants: $(VENV)/.installed-dev
 	$(BIN)/python tests/mutants.py
+
+# does small data give what it gave before? About a minute; changes that are meant stand in benchmarks/golden/changes.txt
+golden: $(VENV)/.installed-dev
+	$(BIN)/python benchmarks/golden
+
+golden-record: $(VENV)/.installed-dev
+	$(BIN)/python benchmarks/golden --record
 
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/merging.py
