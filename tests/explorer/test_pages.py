@@ -67,6 +67,7 @@ def test_wrong_addresses_get_a_sentence(answer, path):
 def test_unknown_addresses_get_a_sentence(ask, answer, path):
     assert "nothing at this address" in answer(path, 404)["error"]
     assert ask("/nothing")[0] == 404
+    assert ask("/favicon.ico")[0] == 200  # browsers ask for it where a page names no icon
 
 
 def test_groups_are_those_of_the_cut(answer, space):

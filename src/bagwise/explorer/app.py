@@ -45,7 +45,9 @@ def make_app(space: Workspace) -> ASGIApp:
 
 
 def _app_of(space: Workspace) -> Starlette:
-    shell = resources.files(__package__).joinpath("static/page.html").read_text(encoding="utf-8")
+    static = resources.files(__package__).joinpath("static")
+    shell = static.joinpath("page.html").read_text(encoding="utf-8")
+    picture = static.joinpath("icon.svg").read_bytes()
 
     async def page(request: Request) -> Response:
         return HTMLResponse(shell)
@@ -53,8 +55,13 @@ def _app_of(space: Workspace) -> Starlette:
     async def colors(request: Request) -> Response:
         return Response(_color_sheet(), media_type="text/css")
 
+    async def icon(
+        request: Request,
+    ) -> Response:  # of the page that leads from a token to the explorer, which names none
+        return Response(picture, media_type="image/svg+xml")
+
     routes: list[BaseRoute] = [Route(f"/{name}", page) for name in PAGES]
-    routes.append(Route("/colors.css", colors))
+    routes += [Route("/colors.css", colors), Route("/favicon.ico", icon)]
     for module in PAGES.values():
         routes += module.routes(space)
     routes.append(Mount("/static", StaticFiles(packages=[(__package__, "static"), ("bagwise.report", "static")])))
