@@ -5,7 +5,8 @@
 #   make browser   install Chromium where apt-get can, for the tests of the explorer; without it they are skipped
 #   make web    run exported graphs in ONNX Runtime Web, by Node.js; without it that test is skipped
 # While you work: make test-fast. Now and then: make properties, make fuzz, make mutants (see CONTRIBUTING.md).
-# Before a release: make check-minimum, make dist.
+# Whether the suite passes every time: make check-often TIMES=5, and again with BUSY=1, which keeps all cores busy.
+# Before a release: make stress, make check-minimum, make dist.
 PYTHON ?= python3
 # installed first, so that nothing else chooses a build of it
 TORCH ?= torch==2.13.0
@@ -17,8 +18,8 @@ JOBS ?= 2
 PYTHONS ?= python3.11 python3.12 python3.13 python3.14
 comma := ,
 
-.PHONY: demo docs browser web test test-fast lint types imports check properties fuzz mutants bench check-minimum dist format clean \
-	clean-cache golden golden-record
+.PHONY: demo docs browser web test test-fast lint types imports check check-often stress properties fuzz mutants bench \
+	check-minimum dist format clean clean-cache golden golden-record
 
 demo: $(VENV)/.installed
 	$(BIN)/bagwise demo
@@ -53,13 +54,25 @@ imports: $(VENV)/.installed-dev
 check: $(VENV)/.installed-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
+# `check` TIMES times, until one fails; with BUSY=1 while each core has another process to run
+TIMES ?= 5
+BUSY ?=
+check-often: $(VENV)/.installed-dev
+	@set -e; for core in $(if $(BUSY),$$(seq $$(nproc))); do while kill -0 $$$$ 2> /dev/null; do :; done & done; \
+	for time in $$(seq $(TIMES)); do start=$$(date +%s); $(MAKE) check; \
+		echo "check $$time of $(TIMES)$(if $(BUSY), with all cores busy,): passed in $$(($$(date +%s) - start)) s"; done
+
+# kills and races at moments that differ from run to run, which no other target runs
+stress: $(VENV)/.installed-dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m stress tests
+
 # what can be known in a minute, once everything has been compiled: no commands, experiments, doctests; fewer examples
 test-fast: lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow" --hypothesis-profile=fast tests
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow and not stress" --hypothesis-profile=fast tests
 
 # the property tests with fresh examples, and ten times as many
 properties: $(VENV)/.installed-dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m hypothesis --hypothesis-profile=fuzz tests
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "hypothesis and not stress" --hypothesis-profile=fuzz tests
 
 # mutated files, N of them, into every loader; goes on where an earlier run was, see fuzz.json
 N ?= 100000

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from commands import SOURCES
+from waiting import PATIENCE
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 AXE = Path(__file__).parent / "explorer" / "vendor" / "axe.min.js"  # axe-core 4.14.0
@@ -24,7 +25,7 @@ IN_BROWSER = [
 def playwright():
     """The synchronous API of Playwright; tests are skipped without it."""
     api = pytest.importorskip("playwright.sync_api", reason="browser tests need Playwright")
-    api.expect.set_options(timeout=30_000)  # as long as all other waits of Playwright
+    api.expect.set_options(timeout=1000 * PATIENCE)
     return api
 
 
@@ -45,7 +46,7 @@ def explorer(*arguments):
     assert line, server.stderr.read()
     yield re.search(r"http\S+", line)[0]
     server.terminate()
-    server.communicate(timeout=30)
+    server.communicate(timeout=PATIENCE)
     assert server.returncode == 143
 
 
@@ -61,11 +62,16 @@ def visits(browser, address):
         if not request.url.startswith((base, "blob:")):
             problems.append(request.url)
 
+    def heard(message):
+        if message.type in ("error", "warning"):
+            problems.append(f"{message.text} ({message.location['url']})")
+
     def open_page(path="/", width=1280, height=900, **options):
         context = browser.new_context(viewport={"width": width, "height": height}, **options)
+        context.set_default_timeout(1000 * PATIENCE)
         contexts.append(context)
         page = context.new_page()
-        page.on("console", lambda message: message.type in ("error", "warning") and problems.append(message.text))
+        page.on("console", heard)
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("dialog", lambda dialog: problems.append(dialog.message))
         page.on("request", seen)
@@ -79,4 +85,4 @@ def visits(browser, address):
     yield open_page
     for context in contexts:
         context.close()
-    assert problems == []
+    assert not problems, problems

@@ -24,7 +24,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    if config.getoption("markexpr") == "not slow" and collection_path.is_relative_to(HERE):
+    if "not slow" in config.getoption("markexpr") and collection_path.is_relative_to(HERE):
         name = collection_path.relative_to(HERE).as_posix() + "/" * collection_path.is_dir()
         return True if name in SLOW else None  # not even imported
     return None
@@ -69,7 +69,8 @@ def xp(request):
 def browser():
     """Chromium."""
     with playwright().sync_playwright() as running:
-        started = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        flags = ["--no-sandbox", "--disable-gpu", "--disable-smooth-scrolling"]  # the wheel moves a page at once
+        started = running.chromium.launch(executable_path=CHROMIUM, args=flags)
         yield started
         started.close()
 

@@ -1,5 +1,6 @@
 import json
 import os
+import pkgutil
 import signal
 import struct
 
@@ -10,6 +11,7 @@ from bagwise import Model, open_collection
 from bagwise.training import ItemIndex, plan_fit
 from commands import WAIT_IN_MERGING, as_json, bagwise, process
 from small_sources import png, texts, write_image_folder, write_records, write_text_folder
+from waiting import PATIENCE, read_until
 
 SMALL = ("--to", 4, "--folds", 0)
 
@@ -114,11 +116,35 @@ def test_a_full_disk_leaves_nothing_half_written(made, tmp_path, monkeypatch, co
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("place", ["bagwise.training.learning.FollowedPath.fit", "os.fsync"], ids=["merging", "saving"])
+def test_of_two_runs_with_the_same_output_the_last_that_ends_wins(tmp_path, monkeypatch, place):
+    """The second one runs as a whole while the first one merges words, or has written a part of its model."""
+    source = write_records(tmp_path / "texts.csv")
+    fit = ("fit", source, "--folds", 0, "--no-report", "--out", tmp_path / "texts.bagwise", "--to")
+    real, seen = pkgutil.resolve_name(place), []
+
+    def overtaken(*given, **options):
+        if not seen:
+            seen.append(leftovers(tmp_path))
+            bagwise(*fit, 4)
+            assert Model.load(tmp_path / "texts.bagwise").n_groups == 4
+            assert leftovers(tmp_path) == seen[0]  # what the first one has begun is not touched
+        return real(*given, **options)
+
+    monkeypatch.setattr(place, overtaken)
+    bagwise(*fit, 3)
+    assert len(seen[0]) == (place == "os.fsync")
+    assert Model.load(tmp_path / "texts.bagwise").n_groups == 3
+    assert ItemIndex.load(tmp_path / "texts.index").model.n_groups == 3
+    assert leftovers(tmp_path) == []
+
+
+@pytest.mark.stress
 def test_two_runs_with_the_same_output(tmp_path):
     source = write_records(tmp_path / "texts.csv")
     fit = ("fit", source, "--folds", 0, "--no-report", "--out", tmp_path / "texts.bagwise", "--to")
     runs = [process(*fit, n) for n in (3, 4)]
-    errors = [run.communicate(timeout=120)[1] for run in runs]
+    errors = [run.communicate(timeout=PATIENCE)[1] for run in runs]
     assert 0 in [run.returncode for run in runs], errors
     assert all(run.returncode == 0 or "exists already" in error for run, error in zip(runs, errors, strict=True))
     assert Model.load(tmp_path / "texts.bagwise").n_groups in (3, 4)
@@ -130,7 +156,8 @@ WAIT_IN_SAVING = """
 import os, time
 def wait(number):
     print("saving", flush=True)
-    time.sleep(600)
+    while True:
+        time.sleep(0.05)
 os.fsync = wait
 """
 
@@ -140,10 +167,9 @@ def test_a_killed_fit_leaves_nothing_under_the_final_name(tmp_path, script):
     source = write_records(tmp_path / "texts.csv")
     fit = ("fit", source, *SMALL, "--no-report", "--out", tmp_path / "texts.bagwise")
     running = process(*fit, script=script)
-    while running.stdout.readline() not in ("merging\n", "saving\n"):
-        assert running.poll() is None
+    read_until(running, "merging", "saving")
     running.kill()
-    running.communicate(timeout=60)
+    running.communicate(timeout=PATIENCE)
     assert running.returncode == -signal.SIGKILL
     assert not (tmp_path / "texts.bagwise").exists()
     assert len(leftovers(tmp_path)) == (script is WAIT_IN_SAVING)
@@ -161,10 +187,9 @@ def test_an_index_whose_change_was_ended_is_as_it_was(made, tmp_path, number, co
     (tmp_path / "more.csv").write_text("text\na red apple\na green pear\n")
     change = ("index", index, "--add", tmp_path / "more.csv", "--remove", gone)
     running = process(*change, script=WAIT_IN_SAVING)
-    while running.stdout.readline() != "saving\n":
-        assert running.poll() is None
+    read_until(running, "saving")
     running.send_signal(number)
-    running.communicate(timeout=60)
+    running.communicate(timeout=PATIENCE)
     assert running.returncode == code
     assert index.read_bytes() == before
     assert len(leftovers(tmp_path)) == (number == signal.SIGKILL)

@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 import typer
@@ -17,6 +16,7 @@ from bagwise.cli.printing import make_table, plain_lines, printable
 from bagwise.cli.session import EXIT_CODES, Session
 from commands import SOURCES, WAIT_IN_MERGING, bagwise, check_output, process
 from small_sources import write_records
+from waiting import PATIENCE, read_until
 
 NUMERIC = {"numpy", "scipy", "sklearn", "numba", "joblib", "safetensors", "cv2", "PIL", "torch", "pandas", "pyarrow"}
 
@@ -141,10 +141,9 @@ def test_an_interrupted_fit_says_so_and_leaves_nothing(tmp_path, number, code):
     work.mkdir()
     fit = ("fit", source, "--to", 4, "--folds", 0, "--log-file", tmp_path / "log")
     running = process(*fit, script=WAIT_IN_MERGING, cwd=work)
-    assert running.stdout.readline() == "merging\n"
-    time.sleep(0.2)
+    read_until(running, "merging")
     running.send_signal(number)
-    output, errors = running.communicate(timeout=60)
+    output, errors = running.communicate(timeout=PATIENCE)
     assert running.returncode == code
     advice = "With --cache DIR, the same command goes on from the last finished step."
     assert errors.endswith(f"no partial files are left. {advice}\n")
@@ -166,7 +165,7 @@ class Interrupt:
 sys.meta_path.insert(0, Interrupt())
 """
     running = process("fit", tmp_path / "gone", *["--json"] * as_json, script=interrupt)
-    output, errors = running.communicate(timeout=60)
+    output, errors = running.communicate(timeout=PATIENCE)
     assert running.returncode == 130, errors
     assert errors == "Error: Interrupted.\n"
     if as_json:

@@ -2,7 +2,6 @@
 
 import logging
 import operator
-import os
 import signal
 import time
 
@@ -22,6 +21,7 @@ from bagwise.training import FitOptions, evaluate_model, run_fit
 from commands import bagwise
 from model_cases import saved
 from small_sources import write_image_folder, write_records, write_table
+from waiting import until
 
 JOBS = {
     "images": {"descriptor": "patches+hog-lbp", "n_words": 12, "n_groups": 4, "folds": 2},
@@ -101,18 +101,17 @@ def test_workers_do_not_change_the_model(sources, in_memory, n_workers, name, tm
     assert saved(found.model, tmp_path) == saved(in_memory[name].model, tmp_path)
 
 
-def test_a_worker_killed_in_each_step(client, sources, in_memory, tmp_path):
-    killed = []
+def test_a_worker_lost_in_each_step(workers, sources, in_memory, tmp_path):
+    lost = []
 
-    def kill(step, done, total):
+    def lose(step, done, total):
         kind = step.split()[0]
-        if kind in ("Describing", "Sampling", "Counting", "Cross-validating") and kind not in killed and done < total:
-            killed.append(kind)
-            client.wait_for_workers(2, timeout=60)
-            os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+        if kind in ("Describing", "Sampling", "Counting", "Cross-validating") and kind not in lost and done < total:
+            lost.append(kind)
+            workers.lose()
 
-    found = run_fit(sources["images"], options("images", partition=2), client=client, progress=kill)
-    assert len(killed) == 4
+    found = run_fit(sources["images"], options("images", partition=2), client=workers.client, progress=lose)
+    assert len(lost) == 4
     assert saved(found.model, tmp_path) == saved(in_memory["images"].model, tmp_path)
 
 
@@ -155,10 +154,7 @@ def test_interrupted_sums_leave_no_tasks(client):
 
     with pytest.raises(KeyboardInterrupt):
         executor_of(client, interrupt).map_reduce(time.sleep, operator.is_, [0.05] * 40, step="one")
-    ends = time.monotonic() + 30
-    while left := client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)):
-        assert time.monotonic() < ends, f"{left} tasks are left"
-        time.sleep(0.1)
+    until(lambda: not client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)))
     assert executor_of(client).map_reduce(abs, operator.add, [-1, -2, -3]) == 6
     assert client.scheduler_comm is connection  # an error of the scheduler would have closed it
 
@@ -219,8 +215,7 @@ def test_a_cluster_without_workers_is_waited_for_and_then_an_error(monkeypatch):
         assert told[0] == "one"
         assert "Waiting for workers" in told
         cluster.scale(0)
-        while empty.nthreads():
-            pass
+        until(lambda: not empty.nthreads())
         monkeypatch.setattr(f"{limits}._WITHOUT_WORKERS", 0.02)
         gone = r"The scheduler \S+ has had no worker for 0\.02 seconds: all were lost.*start workers again\. With a"
         for wait in (
@@ -260,7 +255,7 @@ def test_a_cache_by_url(sources, in_memory, tmp_path):
     chosen = options("texts", cache="memory://cluster-cache")
     first, second = (run_fit(sources["texts"], chosen, client=LocalExecutor()) for _ in range(2))
     assert not first.cached
-    assert second.cached == ("groups by aib", "errors of aib")
+    assert second.cached == ("groups by classifier", "errors of classifier")
     for found in (first, second):
         assert saved(found.model, tmp_path) == saved(in_memory["texts"].model, tmp_path)
 

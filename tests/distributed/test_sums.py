@@ -1,10 +1,7 @@
 """Sums over Dask collections: the same as in memory, on any scheduler, also if a worker dies."""
 
-import os
-import signal
 import subprocess
 import sys
-import time
 
 import dask
 import dask.array as da
@@ -16,6 +13,7 @@ import scipy.sparse as sp
 from bagwise import BagwiseError, Hierarchy, SketchMerger, WordMerger, WordMergerCV, distributed, merge_words
 from bagwise.merging import Sketch, Statistics, merge_statistics
 from helpers import topic_counts
+from waiting import PATIENCE, Gate, until
 
 CRITERIA = ["csm", "aib", "mlt"]
 ROWS = 150
@@ -239,10 +237,12 @@ def test_two_processes_give_the_same_bytes(data, client):
     X, y = data
     reals = X + np.random.default_rng(1).random(X.shape) + 1000
     for chunked, whole in zip(collections(X), (X, sp.csr_array(X)), strict=True):
-        total = client.compute(distributed.statistics(chunked, y)).result(timeout=60)
+        total = client.compute(distributed.statistics(chunked, y)).result(timeout=PATIENCE)
         assert same_bytes(total, in_memory(whole, y))
     lazy = distributed.statistics(collections(reals, 10)[0], y)
-    results = [client.compute(lazy, workers=workers).result(timeout=60) for workers in (None, None, _first(client))]
+    results = [
+        client.compute(lazy, workers=workers).result(timeout=PATIENCE) for workers in (None, None, _first(client))
+    ]
     assert same_bytes(results[0], results[1])
     assert same_bytes(results[0], results[2])
     with client.as_current():
@@ -253,26 +253,23 @@ def _first(client):
     return [min(client.scheduler_info()["workers"])]
 
 
-def test_a_killed_worker_changes_nothing(data, client):
+def test_a_lost_worker_changes_nothing(data, workers):
     X, y = data
+    gate = Gate(5)
 
-    def slow(block):
-        time.sleep(0.25)
+    def passing(block):
+        gate()
         return block
 
-    chunked = da.from_array(X, chunks=(10, WORDS)).map_blocks(slow, dtype=X.dtype, meta=np.empty((0, 0)))
-    lazy = distributed.statistics(chunked, y)
-    client.wait_for_workers(2, timeout=60)
-    victim, process = sorted(client.run(os.getpid).items())[0]
-    future = client.compute(lazy)
-    deadline = time.monotonic() + 30
-    while not client.has_what().get(victim) and time.monotonic() < deadline:  # so that something is lost with it
-        time.sleep(0.02)
+    chunked = da.from_array(X, chunks=(10, WORDS)).map_blocks(passing, dtype=X.dtype, meta=np.empty((0, 0)))
+    future = workers.client.compute(distributed.statistics(chunked, y))
+    until(lambda: any(workers.client.has_what().values()))
+    victim = next(address for address, keys in workers.client.has_what().items() if keys)
+    workers.lose(victim)  # with what it holds
     assert future.status == "pending"
-    os.kill(process, signal.SIGKILL)
-    assert same_bytes(future.result(timeout=60), in_memory(X, y))
-    client.wait_for_workers(2, timeout=60)  # the nanny has started another one
-    assert process not in client.run(os.getpid).values()
+    gate.open()
+    assert same_bytes(future.result(timeout=PATIENCE), in_memory(X, y))
+    assert gate.n_came > ROWS // 10  # some chunks were read again
 
 
 def test_errors_of_workers_arrive_readable(data, client):
@@ -281,7 +278,7 @@ def test_errors_of_workers_arrive_readable(data, client):
     broken[120, 5] = np.nan
     future = client.compute(distributed.statistics(collections(broken)[0], y))
     with pytest.raises(BagwiseError, match=r"Chunk 3 has nan in its row 9, word 5"):
-        future.result(timeout=60)
+        future.result(timeout=PATIENCE)
 
 
 def test_a_chunk_too_large_for_a_worker(client):
@@ -294,7 +291,7 @@ def test_a_chunk_too_large_for_a_worker(client):
     sparse = X.map_blocks(lambda block: sp.csr_array((10_000, 20_000)), meta=sp.csr_array((0, 0)))
     future = client.compute(distributed.gram(sparse))  # found by the worker: the Gram does not fit
     with pytest.raises(BagwiseError, match=r"4 matrices of 20000 x 20000.*12.80 GB"):
-        future.result(timeout=60)
+        future.result(timeout=PATIENCE)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])

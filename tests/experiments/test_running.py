@@ -6,11 +6,12 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
 from experiments.running import Options, Results, run
+
+from waiting import PATIENCE, until
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULE = """
@@ -28,7 +29,8 @@ MODULE = """
             raise RuntimeError("as told")
         if (Path(folder) / f"hangs{k}").exists():
             (Path(folder) / f"hangs{k}").write_text(str(os.getpid()))
-            time.sleep(600)
+            while True:
+                time.sleep(0.05)
         return {"square": k * k}
 """
 
@@ -92,13 +94,6 @@ def start(tmp_path):
     return process, file
 
 
-def until(reached, seconds=120):
-    patience = time.monotonic() + seconds
-    while not reached():
-        assert time.monotonic() < patience
-        time.sleep(0.05)
-
-
 def runs(process):
     """Whether a process is there, and more than an entry that nobody has asked for."""
     try:
@@ -110,7 +105,7 @@ def runs(process):
 def test_an_interrupt_keeps_what_is_finished(experiment, tmp_path):
     process, file = start(tmp_path)
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=120)
+    _, told = process.communicate(timeout=PATIENCE)
     assert process.returncode != 0
     assert "KeyboardInterrupt" in told
     assert sorted(key for key, _ in Results(file).items()) == ["cell/0", "cell/1"]
@@ -126,7 +121,7 @@ def test_a_killed_run_takes_its_workers_with_it_and_can_go_on(experiment, tmp_pa
     worker = int((tmp_path / "hangs2").read_text())
     assert runs(worker)
     process.kill()
-    process.communicate(timeout=120)
+    process.communicate(timeout=PATIENCE)
     until(lambda: not runs(worker))
     (tmp_path / "hangs2").unlink()
     assert len(run("four", experiment, options)) == 4

@@ -23,7 +23,7 @@ def explored(tmp_path_factory):
     folder = write_text_folder(tmp_path_factory.mktemp("explored") / "texts")
     hostile = folder / "tools" / "<img src=x onerror=alert(1)> & \u202etxt.txt"
     hostile.write_text("hammer saw \U0001f528 <script>alert(1)</script> nail steel \x07 handle")
-    fit = run_fit(folder, FitOptions(n_groups=5, folds=3))
+    fit = run_fit(folder, FitOptions(n_groups=5, folds=3, criterion="aib"))  # which is wrong at 2 groups
     return index_of_fit(fit, None, folder, FitOptions()).save(folder.parent / "texts.index")
 
 

@@ -15,10 +15,16 @@ expect = playwright().expect
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_every_page_fits_its_window_and_is_accessible(visit, width, scheme):
     page = visit("/?n=5", width, color_scheme=scheme, bypass_csp=True)
-    for path in ("/?n=5", "/groups?n=5", "/groups?n=5&group=1", "/items", "/items?item=0", "/search"):
+    for path, drawn in {
+        "/?n=5": ".heat",
+        "/groups?n=5": ".card:nth-of-type(5)",
+        "/groups?n=5&group=1": ".one .wordlist",
+        "/items": ".grid .item",
+        "/items?item=0": ".strip .item",
+        "/search": "#query",
+    }.items():
         page.goto(urljoin(page.url, path))
-        page.wait_for_selector("main h1")
-        page.wait_for_load_state("networkidle")
+        page.wait_for_selector(f"main {drawn}")
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
         assert page.title().endswith("· texts · bagwise")
         assert "token" not in page.url

@@ -20,6 +20,7 @@ from bagwise import Model
 from bagwise.explorer import open_workspace
 from bagwise.training import ItemIndex
 from commands import SOURCES
+from waiting import PATIENCE
 
 pytestmark = [pytest.mark.slow, pytest.mark.stress]
 KILLS = int(os.environ.get("KILLS", "100"))
@@ -27,18 +28,12 @@ KILLS = int(os.environ.get("KILLS", "100"))
 MOST_EDITS, MOST_SECONDS = 6, 0.1
 
 
-@pytest.fixture(autouse=True)
-def only_if_wanted(request):
-    if "stress" not in request.config.option.markexpr:
-        pytest.skip("-m stress runs it")
-
-
 class Client:
     """Edits a model by requests; keeps the edits that were acknowledged."""
 
     def __init__(self, address):
         parts = urlsplit(address)
-        self.connection = http.client.HTTPConnection(parts.netloc, timeout=120)
+        self.connection = http.client.HTTPConnection(parts.netloc, timeout=PATIENCE)
         cookie = self.answer("GET", f"/?{parts.query}").headers["set-cookie"].split(";")[0]
         self.headers = {"Cookie": cookie, "Origin": f"http://{parts.netloc}"}
         self.revision = 0
@@ -91,7 +86,7 @@ def edited_until_killed(server, client, chance, number):
     except (http.client.HTTPException, OSError):
         pass  # it was killed
     end.join()
-    server.communicate(timeout=60)
+    server.communicate(timeout=PATIENCE)
     assert server.returncode == -9
     return made, edit
 

@@ -20,6 +20,7 @@ from bagwise.explorer import Server
 from bagwise.explorer.running import Explorer
 from browsing import IN_BROWSER, playwright
 from commands import SOURCES
+from waiting import PATIENCE
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ def address_in(path):
 
 def status(address):
     try:
-        return urlopen(address, timeout=30).status
+        return urlopen(address, timeout=PATIENCE).status
     except HTTPError as error:
         return error.code
 

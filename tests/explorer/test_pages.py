@@ -20,6 +20,7 @@ from bagwise.training.seen import SeenItems
 from commands import bagwise, process
 from explorer_requests import respond
 from small_sources import png, write_image_folder, write_table
+from waiting import PATIENCE
 
 
 def test_the_overview_is_that_of_the_model_at_every_size(answer, space):
@@ -265,7 +266,7 @@ def test_pictures_are_images_of_their_item(descriptor, side, sizes, tmp_path):
     assert (status, len(json.loads(body)["hits"])) == (200, 2)
     status, _, body = asyncio.run(respond(app, "POST", "/api/search", {}, b"not an image"))
     assert status == 400
-    assert "it is damaged or not an image" in json.loads(body)["error"]
+    assert json.loads(body)["error"].startswith("Cannot read 'query': it is damaged or not an image")
 
 
 def test_rows_of_a_table_have_columns(tmp_path):
@@ -290,7 +291,7 @@ def test_ctrl_c_ends_the_explorer(explored):
     running = process("explore", explored, "--no-open")
     assert "http://127.0.0.1:" in running.stdout.readline()
     running.send_signal(signal.SIGINT)
-    out, err = running.communicate(timeout=60)
+    out, err = running.communicate(timeout=PATIENCE)
     assert (running.returncode, err) == (0, "")
     assert out.endswith("Stopped.\n")
 

@@ -14,6 +14,7 @@ from bagwise.explorer.items import CountedItems, StoredItems
 from bagwise.sources import TableCollection
 from bagwise.training.group_data import hierarchy_tree
 from small_sources import table, write_text_folder
+from waiting import PATIENCE
 
 
 @pytest.fixture(scope="module")
@@ -25,9 +26,9 @@ def visitor(address):
     """A function that asks for JSON, once the token has become a cookie."""
     browser = build_opener(HTTPCookieProcessor(CookieJar()))
     base = address.split("/?")[0]
-    assert b"Open the explorer" in browser.open(address, timeout=10).read()
-    assert b"bagwise explorer" in browser.open(base, timeout=10).read()
-    return lambda path: json.load(browser.open(f"{base}/api/{path}", timeout=10))
+    assert b"Open the explorer" in browser.open(address, timeout=PATIENCE).read()
+    assert b"bagwise explorer" in browser.open(base, timeout=PATIENCE).read()
+    return lambda path: json.load(browser.open(f"{base}/api/{path}", timeout=PATIENCE))
 
 
 def test_a_fitted_model_is_explored_with_its_items(fitted):

@@ -16,7 +16,16 @@ from bagwise.explorer.pages.search import MOST_BYTES
 from bagwise.explorer.security import Guard
 from explorer_requests import HOST, TOKEN, respond
 
-PATHS = ("/", "/groups", "/static/main.js", "/colors.css", "/api/overview", "/api/items/0", "/api/items/0/picture")
+PATHS = (
+    "/",
+    "/groups",
+    "/static/main.js",
+    "/colors.css",
+    "/favicon.ico",
+    "/api/overview",
+    "/api/items/0",
+    "/api/items/0/picture",
+)
 
 
 def led_to(body):
@@ -159,7 +168,8 @@ def test_pages_are_small(space):
     folders = [resources.files(package).joinpath("static") for package in ("bagwise.explorer", "bagwise.report")]
     files = [f"/static/{file.name}" for folder in folders for file in folder.iterdir()]
     served = make_app(space)
-    answers = [asyncio.run(respond(served, "GET", path, {}, b"")) for path in ("/", "/colors.css", *files)]
+    paths = ("/", "/colors.css", "/favicon.ico", *files)
+    answers = [asyncio.run(respond(served, "GET", path, {}, b"")) for path in paths]
     assert {status for status, *_ in answers} == {200}
     assert sum(len(body) for *_, body in answers) < 500_000
 

@@ -22,6 +22,7 @@ from bagwise.training import FitOptions, ItemIndex, run_fit
 from bagwise.training.item_answers import HELD_OUT
 from explorer_requests import HOST, TOKEN, respond
 from small_sources import write_text_folder
+from waiting import PATIENCE
 
 needs_locks = pytest.mark.skipif(fcntl is None, reason="Windows has no such locks")
 JOIN = {"edit": "join", "n_groups": 6, "groups": [1, 3]}
@@ -172,7 +173,7 @@ def test_edits_before_the_classifiers_are_trained_are_measured_later(place, lear
     space = opened(place, learned, "index")
     editor, allowed = space.editor, threading.Event()
     prepare = Editor._prepare
-    monkeypatch.setattr(Editor, "_prepare", lambda self: (allowed.wait(30), prepare(self)))
+    monkeypatch.setattr(Editor, "_prepare", lambda self: (allowed.wait(PATIENCE), prepare(self)))
     editor.edit(JOIN, 0)
     assert editor.current.found is None
     assert editor.progress == {"ready": False, "begun": True, "done": 0, "total": 0, "why_not": ""}
@@ -321,7 +322,7 @@ def test_of_two_that_save_at_the_same_moment_one_wins(place, learned, monkeypatc
 
     def slow(self, path):
         inside.set()
-        assert go.wait(60)
+        assert go.wait(PATIENCE)
         return save(self, path)
 
     monkeypatch.setattr(file, "save", slow)
@@ -333,9 +334,9 @@ def test_of_two_that_save_at_the_same_moment_one_wins(place, learned, monkeypatc
 
     threads = [threading.Thread(target=saving, args=(k, edit)) for k, edit in enumerate((RENAME, SPLIT))]
     threads[0].start()
-    assert inside.wait(60)  # the first has looked at the file, and has not replaced it
+    assert inside.wait(PATIENCE)  # the first has looked at the file, and has not replaced it
     threads[1].start()
-    assert waits.wait(60)
+    assert waits.wait(PATIENCE)
     go.set()
     for thread in threads:
         thread.join()
@@ -353,7 +354,7 @@ def test_a_model_is_not_saved_while_another_program_has_the_file(place, monkeypa
     with locked(path):
         before = path.read_bytes()
         saving.start()
-        assert waits.wait(60)
+        assert waits.wait(PATIENCE)
         assert path.read_bytes() == before
     saving.join()
     assert Model.load(path).given_names == {0: "first"}

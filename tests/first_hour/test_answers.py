@@ -13,6 +13,7 @@ from bagwise import Model, open_collection
 from bagwise.cli.app import app
 from commands import as_json, bagwise, process
 from small_sources import texts, write_image_folder, write_table, write_text_folder
+from waiting import PATIENCE
 
 
 @pytest.fixture(scope="module")
@@ -263,6 +264,6 @@ def test_terminals_that_are_not_utf_8_get_escapes(place):
     running = process(
         "explain", place / "texts.bagwise", "-t", "ripe apple \u0142 gr\xfcn", script=script, encoding="latin-1"
     )
-    out, problems = running.communicate(timeout=60)
+    out, problems = running.communicate(timeout=PATIENCE)
     assert running.returncode == 0, problems
     assert "ripe apple \\u0142 gr\xfcn: " in out

@@ -24,7 +24,7 @@ def write(path, names, columns):
     return path
 
 
-@pytest.mark.parametrize("name", ["", "Unnamed: 0", "index", "ID", "row_id"])
+@pytest.mark.parametrize("name", ["", "Unnamed: 0", "index", "row_id"])
 def test_numbers_of_rows_are_ids_and_not_a_word(name, rows, tmp_path):
     X, y = rows
     path = write(tmp_path / "a.csv", [name, "a", "b", "c", "d", "class"], [np.arange(100, 140), *X.T, y])
@@ -121,7 +121,7 @@ def test_usual_names_of_labels_are_taken_in_any_case(name, rows, tmp_path):
     X, y = rows
     table = open_collection(write(tmp_path / "a.csv", ["a", "b", "c", "d", name], [*X.T, y]))
     assert list(table.labels) == list(map(str, y))
-    assert table.notes == ()
+    assert table.notes == (f"Labels are in the column {name!r}; label= chooses another one.",)
 
 
 def test_counts_and_measurements_are_not_proposed_as_labels(rows, tmp_path):
@@ -129,7 +129,6 @@ def test_counts_and_measurements_are_not_proposed_as_labels(rows, tmp_path):
     many, fractions = np.arange(40), y + 0.5
     for values in (many, fractions):
         assert open_collection(write(tmp_path / "a.csv", ["a", "b", "group"], [*X.T[:2], values])).notes == ()
-    assert open_collection(write(tmp_path / "b.csv", ["a", "b", "paws"], [*X.T[:2], y])).notes == ()
 
 
 def test_the_index_of_a_data_frame_in_parquet_is_not_a_word(rows, tmp_path):
@@ -180,7 +179,7 @@ def test_all_columns_that_may_be_labels_are_named(rows, tmp_path):
     X, y = rows
     path = write(tmp_path / "a.csv", ["a", "type", "b", "group"], [X[:, 0], np.arange(40) % 2, X[:, 1], y])
     assert any(
-        note.endswith("If 'type' or 'group' holds the labels: choose it by label=")
+        note.endswith("If 'type' or 'group' holds the labels, choose it, as in label='type'")
         for note in open_collection(path).notes
     )
     sexes = np.array(["f", "m"])[np.arange(40) % 2]

@@ -284,6 +284,46 @@ class TestInterruption:
         assert partial.min_groups <= 6
         np.testing.assert_array_equal(partial.merges, whole.merges[: len(partial.merges)])
 
+    def test_a_signal_within_the_search_keeps_the_merges_before(self, monkeypatch):
+        X, y = np.random.default_rng(0).random((20, 120)), np.arange(20) % 2
+        whole, search, sizes = merge_words(X, y, criterion="csm"), SEARCHES["bound"], []
+        advance = search.advance
+
+        def interrupted(self, merges, scores):
+            advance(self, merges, scores)
+            sizes.append(len(merges))
+            if len(sizes) == 3:
+                signal.raise_signal(signal.SIGINT)
+
+        monkeypatch.setattr(search, "advance", interrupted)
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+        try:
+            with pytest.raises(MergingInterrupted) as caught:
+                merge_words(X, y, criterion="csm")
+        finally:
+            signal.signal(signal.SIGINT, before)
+        partial = caught.value.hierarchy
+        assert len(partial.merges) == sum(sizes[:2]) > 0
+        np.testing.assert_array_equal(partial.merges, whole.merges[: len(partial.merges)])
+
+    def test_steps_that_take_long_become_small(self, monkeypatch):
+        """Signals wait for compiled code, which makes as many merges at a time as take less than a moment."""
+        X, y = np.random.default_rng(0).random((20, 400)), np.arange(20) % 2
+        whole, search, sizes, now = merge_words(X, y, criterion="csm"), SEARCHES["bound"], [], [0.0]
+        advance = search.advance
+
+        def slow(self, merges, scores):
+            advance(self, merges, scores)
+            sizes.append(len(merges))
+            now[0] += 1.0 if sum(sizes) < 200 else 0.0
+
+        monkeypatch.setattr(search, "advance", slow)
+        monkeypatch.setattr("time.perf_counter", lambda: now[0])
+        assert merge_words(X, y, criterion="csm") == whole
+        assert sizes[:6] == [16, 8, 4, 2, 1, 1]
+        assert max(sizes) > 16  # where they are quick again
+
+    @pytest.mark.stress
     @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="sends a signal to this thread")
     def test_ctrl_c_is_heeded_within_a_long_run(self):
         """A real signal, while compiled code runs. Exhaustive search of this size takes many seconds."""

@@ -99,6 +99,7 @@ def test_any_fault_leaves_the_old_model(function, tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == [form]
 
 
+needs_kill = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="only POSIX systems kill without a trace")
 SAVING = """
 import sys
 from bagwise import Model
@@ -126,18 +127,82 @@ def two_models(tmp_path):
     return one, other
 
 
+# Saves in processes that kill themselves after no, one, two … calls of the functions by which a file is written, until
+# one ends; prints how each ended, and which model is there then.
+DYING = """
+import os, signal, sys
+from pathlib import Path
+from bagwise import Model
+from bagwise._io import atomic
+models = [Path(path) for path in sys.argv[1:3]]
+target, other, left, code = Path(sys.argv[3]), Model.load(models[1]), 0, -1
+def dying(function):
+    def call(*given, **options):
+        global left
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        left -= 1
+        return function(*given, **options)
+    return call
+class Os:
+    def __getattr__(self, name):
+        function = getattr(os, name)
+        return dying(function) if name in ("fsync", "fchmod", "replace", "open") else function
+class Written:
+    def __init__(self, file):
+        self.file, self.write, self.flush = file, dying(file.write), dying(file.flush)
+    def __enter__(self):
+        return self
+    def __exit__(self, *error):
+        self.file.close()
+    def __getattr__(self, name):
+        return getattr(self.file, name)
+new_part = atomic._new_part
+def opened(*given):
+    path, file = new_part(*given)
+    return path, Written(file)
+atomic.os, atomic._new_part = Os(), opened
+for n_calls in range(100):
+    target.write_bytes(models[0].read_bytes())
+    child = os.fork()
+    if child == 0:
+        left = n_calls
+        other.save(target)
+        os._exit(0)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    print(code, [path.read_bytes() for path in models].index(target.read_bytes()), len(os.listdir(target.parent)))
+    if code == 0:
+        break
+"""
+
+
+@needs_kill
+def test_killed_at_any_step_of_saving_the_model_is_one_of_the_two(two_models, tmp_path):
+    paths = tmp_path / "one.bagwise", tmp_path / "other.bagwise", tmp_path / "out" / "m.bagwise"
+    ran = subprocess.run([sys.executable, "-c", DYING, *paths], stdout=subprocess.PIPE, text=True, check=True)
+    codes, models, n_files = np.array([line.split() for line in ran.stdout.splitlines()], dtype=int).T.tolist()
+    assert codes == [-signal.SIGKILL] * (len(codes) - 1) + [0]
+    assert models == sorted(models)  # the new one is there from one step on
+    assert models.count(0) > 3
+    assert models.count(1) > 1
+    assert n_files[-1] == 1  # what killed processes have left is removed
+
+
+@needs_kill
+@pytest.mark.stress
 def test_killed_while_saving_the_model_is_one_of_the_two(two_models, tmp_path):
     target = tmp_path / "out" / "m.bagwise"
     two_models[0].save(target)
-    for delay in (0.0, 0.013, 0.05):
+    for k in range(30):
         process = saver(tmp_path, target, 10**6)
-        time.sleep(delay)
+        time.sleep(0.003 * k)
         process.send_signal(signal.SIGKILL)
         process.wait()
         process.stdout.close()
         assert Model.load(target) in two_models
 
 
+@pytest.mark.stress
 def test_two_that_save_at_once_leave_one_whole_model(two_models, tmp_path):
     target = tmp_path / "out" / "m.bagwise"
     processes = [saver(tmp_path, target, 40) for _ in range(2)]

@@ -15,6 +15,7 @@ from model.test_hostile_model_files import COMPACT, ENTRIES, HEADERS, LIBRARY_HE
 from model_cases import MADE
 from runtime_cpp.binding import Refused
 from runtime_cpp.cases import image_model, text_model
+from waiting import PATIENCE
 
 # Headers that only the library has a use for: what the maker of a model wrote down.
 NOT_READ = {"criterion", "path", "errors", "options"}
@@ -37,7 +38,7 @@ def run(driver, contents, tmp_path):
     """Return what the driver says of each of the files."""
     pack = tmp_path / "pack"
     pack.write_bytes(b"".join(struct.pack("<Q", len(content)) + content for content in contents))
-    done = subprocess.run([driver, pack], capture_output=True, timeout=300)
+    done = subprocess.run([driver, pack], capture_output=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr.decode("utf-8", "replace")[-3000:]
     lines = done.stdout.decode("utf-8", "replace").splitlines()
     assert len(lines) == len(contents)

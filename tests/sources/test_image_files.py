@@ -18,6 +18,7 @@ from bagwise.sources import Limits, decoding, image_files, media
 from bagwise.sources.decoding import DecodingMemory
 from bagwise.sources.limits import Deadline
 from small_sources import png
+from waiting import PATIENCE
 
 READ = r"Formats that are read: JPEG, PNG, WebP, GIF, BMP, TIFF, PNM, JPEG 2000"
 PIXELS = np.linspace(0, 255, 40 * 30).reshape(40, 30).astype(np.uint8)
@@ -135,7 +136,7 @@ def test_decoders_wait_until_there_is_memory(monkeypatch):
 
     def decoded(image, mode, check):
         held.append(memory.held)
-        assert waits.wait(60)
+        assert waits.wait(PATIENCE)
         return to_array(image, mode, check)
 
     monkeypatch.setattr(memory, "_fits", told)
@@ -149,7 +150,7 @@ def test_decoders_wait_until_there_is_memory(monkeypatch):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE)
     assert len(came) == 8
     assert max(held) == 2 * need
     assert memory.held == 0

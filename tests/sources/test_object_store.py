@@ -12,6 +12,7 @@ import pytest
 
 from bagwise import BagwiseError, Model, fit_model, open_collection
 from bagwise._io.storage import Storage, Url
+from bagwise.distributed import connected
 from bagwise.distributed.executors import LocalExecutor
 from bagwise.model import write_features
 from bagwise.sources import ItemError, Limits, archives, contents, open_partitions, write_manifest
@@ -238,12 +239,12 @@ def test_pickles_of_fitted_models_have_no_credentials(store):
 
 def test_shards_in_a_bucket(store, folder, tmp_path):
     options = store.options
-    distributed = pytest.importorskip("distributed", reason="needs bagwise[dask]")
+    pytest.importorskip("distributed", reason="needs bagwise[dask]")
     model = fit_model(folder / "texts", n_groups=3, folds=0, n_jobs=1)
     local = build_shards(model, folder / "texts", tmp_path / "x.shards", partition=2)
     queries, url = model.histograms(open_collection(folder / "texts")), store.url("x.shards")
     expected = local.find(queries, 3)
-    with distributed.Client(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0") as client:
+    with connected(workers=2) as client:
         built = build_shards(model, folder / "texts", url, partition=2, storage_options=options, client=client)
         loaded = ShardedIndex.load(url, storage_options=options)
         for _ in range(2):

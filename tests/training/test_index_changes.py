@@ -18,6 +18,7 @@ from bagwise.sources.row_lists import RowIds
 from bagwise.training import FitOptions, ItemIndex, change_index, run_fit
 from bagwise.training.item_answers import HELD_OUT, NEW, TRAINING
 from bagwise.training.item_index import index_of_fit
+from waiting import PATIENCE
 
 N_WORDS = 24
 
@@ -170,21 +171,18 @@ def test_what_is_refused(model, tmp_path):
 def test_changes_at_the_same_time_are_all_made(model, tmp_path):
     X, codes = rows(8, 8)
     path = ItemIndex.build(model, collection(X, codes, "item"), X).save(tmp_path / "one.index")
-    waited = []
+    waits = threading.Semaphore(0)
 
     def run(number):
         more = collection(X[:1], codes[:1], f"new{number}-")
-        change_index(path, lambda index: index.add(more, X[:1]), waiting=lambda: waited.append(number))
+        change_index(path, lambda index: index.add(more, X[:1]), waiting=waits.release)
 
     threads = [threading.Thread(target=run, args=(number,)) for number in range(6)]
     with locked(path):
         for thread in threads:
             thread.start()
-        for _ in range(3000):
-            if len(waited) == len(threads):
-                break
-            threading.Event().wait(0.01)
-        assert sorted(waited) == list(range(len(threads)))
+        for _ in threads:
+            assert waits.acquire(timeout=PATIENCE)
         # readers, and the one with the lock, go on
         change_index(path, lambda index: index.remove(["item0"]))
         assert len(ItemIndex.load(path)) == 7
@@ -231,14 +229,15 @@ def test_a_killed_process_keeps_no_lock(tmp_path):
     path = tmp_path / "file"
     path.write_text("x")
     lines = (
-        "import sys, time",
+        "import sys",
         "from bagwise._io.locks import locked",
         "with locked(sys.argv[1]):",
         "    print('held', flush=True)",
-        "    time.sleep(60)",
+        "    sys.stdin.read()",  # until it is killed
     )
     code = "\n".join(lines)
-    with subprocess.Popen([sys.executable, "-c", code, path], stdout=subprocess.PIPE, text=True) as process:
+    command = [sys.executable, "-c", code, path]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "held\n"
         waited = []
 

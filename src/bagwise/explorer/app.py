@@ -55,9 +55,8 @@ def _app_of(space: Workspace) -> Starlette:
     async def colors(request: Request) -> Response:
         return Response(_color_sheet(), media_type="text/css")
 
-    async def icon(
-        request: Request,
-    ) -> Response:  # of the page that leads from a token to the explorer, which names none
+    async def icon(request: Request) -> Response:
+        """Browsers ask for it on the page that leads from a token to the explorer, which names none."""
         return Response(picture, media_type="image/svg+xml")
 
     routes: list[BaseRoute] = [Route(f"/{name}", page) for name in PAGES]

@@ -107,7 +107,7 @@ def wrong_row(
 
     It is a `NoEndError` if a quote is not closed, and there are more lines.
 
-    >>> print(str(wrong_row('a,b\n"c,d\ne,f\n', ",", csv.Error("unexpected end of data"), line=5))[:67])
+    >>> print(str(wrong_row('a,b\n"c,d\ne,f\n', ",", csv.Error("unexpected end of data"), line=5))[:68])
     the quote " that opens in line 6 is not closed up to the end, line 7
     """
     opens, closes = _open_quote(text, separator, quote)

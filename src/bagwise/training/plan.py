@@ -132,7 +132,7 @@ def plan_fit(source: Any, **options: Any) -> FitPlan:
     >>> from bagwise.training import plan_fit
     >>> rows = TableCollection(np.array([[4, 1, 0], [1, 0, 5]] * 3), list("abcdef"), [("cat",), ("dog",)] * 3)
     >>> [step.what for step in plan_fit(rows, n_groups=2, folds=3).steps]
-    ['merge 3 words by aib', 'train 2 classifiers for 2 classes', 'cross-validate 2 sizes in 3 folds']
+    ['merge 3 words by classifier', 'train 2 classifiers for 2 classes', 'cross-validate 2 sizes in 3 folds']
     """
     opened = open_training(source, FitOptions(**options))
     collection, chosen, log = opened.collection, opened.options.with_changes(cache=None), opened.log
