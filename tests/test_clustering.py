@@ -12,6 +12,8 @@ from sklearn.preprocessing import normalize
 
 from bagwise import BagOfFeatures, Bags, BagwiseError, SpectralClusterer, clustering
 from bagwise.clustering import _halves, cluster_bags, cluster_rows, steadier, suggest_n_clusters
+from bagwise.codebooks.manifold import target
+from bagwise.codebooks.manifold.target import embed, neighbor_graph, typical_distance
 from bagwise.metrics import clustering_report
 
 
@@ -49,7 +51,7 @@ def test_the_same_seed_gives_the_same_clusters():
     np.testing.assert_array_equal(one.embedding_, two.embedding_)
 
 
-@pytest.mark.parametrize("metric", ["chi2", "hellinger", "euclidean"])
+@pytest.mark.parametrize("metric", ["chi2", "hellinger", "cosine", "euclidean"])
 @pytest.mark.parametrize("form", [sp.csr_array, sp.csr_matrix, sp.csc_array])
 def test_sparse_equals_dense(metric, form):
     X, _ = rings(np.random.default_rng(0))
@@ -62,6 +64,111 @@ def test_sparse_equals_dense(metric, form):
     np.testing.assert_allclose(sparse.cluster_centers_, dense.cluster_centers_)
     assert isinstance(sparse.cluster_centers_, np.ndarray)
     np.testing.assert_array_equal(sparse.predict(form(X)), dense.predict(X))
+
+
+def topics(rng, n=240, d=40, n_topics=4, common=0.0):
+    """Histograms of texts of several topics, with some words in `common`, and of very different lengths."""
+    y = np.arange(n) % n_topics
+    rates = (1 - common) * rng.dirichlet(np.full(d, 0.3), n_topics)[y] + common / d
+    lengths = rng.integers(20, 400, n)
+    return np.array([rng.multinomial(m, p) for m, p in zip(lengths, rates, strict=True)]), y
+
+
+def all_distances(X, metric):
+    """Distances of all pairs, by the definition."""
+    F = X / X.sum(axis=1, keepdims=True)
+    if metric == "hellinger":
+        return np.sqrt(0.5 * ((np.sqrt(F)[:, np.newaxis] - np.sqrt(F)) ** 2).sum(axis=2))
+    if metric == "chi2":
+        both = F[:, np.newaxis] + F
+        return 0.5 * ((F[:, np.newaxis] - F) ** 2 / np.where(both > 0, both, 1)).sum(axis=2)
+    if metric == "cosine":
+        return 1 - normalize(X) @ normalize(X).T
+    return np.sqrt(((X[:, np.newaxis] - X) ** 2).sum(axis=2))
+
+
+@pytest.mark.parametrize("metric", ["hellinger", "chi2", "cosine", "euclidean"])
+@pytest.mark.parametrize("laplacian", ["symmetric", "random_walk"])
+def test_the_sparse_graph_is_that_of_all_distances(metric, laplacian, monkeypatch):
+    """Neighbours by blocks and products with the graph, against all pairs and all eigenvectors."""
+    X, _ = topics(np.random.default_rng(0), common=0.7)  # so that the graph is in one part
+    distances = all_distances(X.astype(float), metric)
+    np.fill_diagonal(distances, 0)
+    sigma = typical_distance(distances, 10)
+    expected = embed(neighbor_graph(distances, 10, sigma), 4, laplacian)
+    found = {}
+    for name, n_dense in (("dense", 2000), ("sparse", 0)):
+        monkeypatch.setattr(target, "_DENSE", n_dense)
+        found[name] = SpectralClusterer(4, metric=metric, laplacian=laplacian, random_state=0).fit(X)
+        np.testing.assert_allclose(found[name].sigma_, sigma, rtol=1e-5)
+        embedding = found[name].embedding_  # up to signs, and rotations where eigenvalues are equal
+        np.testing.assert_allclose(embedding @ embedding.T, expected @ expected.T, atol=1e-3)
+    np.testing.assert_array_equal(found["sparse"].labels_, found["dense"].labels_)
+
+
+@pytest.mark.parametrize("n_clusters", [2, 3, 5])
+def test_graphs_of_several_parts(n_clusters, monkeypatch):
+    """Three parts without an edge between them, and fewer or more clusters than that."""
+    rng = np.random.default_rng(0)
+    X = np.kron(np.eye(3), np.ones((40, 5))) * rng.random((120, 15))
+    labels = []
+    for n_dense in (2000, 0):
+        monkeypatch.setattr(target, "_DENSE", n_dense)
+        labels.append(SpectralClusterer(n_clusters, n_neighbors=5, random_state=0).fit_predict(X))
+    parts = np.repeat(np.arange(3), 40)
+    for found in labels:
+        assert len(np.unique(found)) == n_clusters
+        if n_clusters >= 3:  # each cluster is in one part
+            assert all(len(set(parts[found == c].tolist())) == 1 for c in range(n_clusters))
+
+
+def test_the_sums_of_histograms_do_not_matter():
+    X, y = topics(np.random.default_rng(0))
+    factors = np.random.default_rng(1).integers(1, 9, len(X))[:, np.newaxis]
+    for metric in ("hellinger", "chi2", "cosine"):
+        one, other = (SpectralClusterer(4, metric=metric, random_state=0).fit(data) for data in (X, X * factors))
+        np.testing.assert_array_equal(one.labels_, other.labels_)
+        assert normalized_mutual_info_score(y, one.labels_) > 0.95
+        np.testing.assert_array_equal(one.predict(X), one.predict(X * factors))
+
+
+def test_rows_without_values_are_not_connected():
+    X, _ = topics(np.random.default_rng(0), 120)
+    mixed = np.insert(X, [0, 50, 50, 120], 0, axis=0)
+    filled = mixed.any(axis=1)
+    one, other = (SpectralClusterer(4, random_state=0).fit(data) for data in (X, mixed))
+    np.testing.assert_array_equal(other.labels_[filled], one.labels_)
+    np.testing.assert_allclose(other.embedding_[filled], one.embedding_)
+    np.testing.assert_array_equal(other.embedding_[~filled], 0)
+    assert len(set(other.labels_[~filled].tolist())) == 1
+    np.testing.assert_array_equal(other.labels_[~filled], other.predict(mixed[~filled]))
+    assert SpectralClusterer(2, random_state=0).fit_predict(np.zeros((3, 2))).tolist() == [0, 0, 0]
+
+
+def test_near_copies_are_no_cluster(monkeypatch):
+    """Twelve near copies of one text, joined to the others or not, do not take the place of a topic."""
+    X, y = topics(np.random.default_rng(0), 1200, common=0.6)
+    rng = np.random.default_rng(1)
+    copies = 40 * rng.multinomial(60, np.full(40, 1 / 40)) + rng.integers(0, 2, (12, 40))
+    for n_dense in (2000, 0):
+        monkeypatch.setattr(target, "_DENSE", n_dense)
+        found = SpectralClusterer(4, random_state=0).fit_predict(np.vstack([X, copies]))
+        assert normalized_mutual_info_score(y, found[:1200]) > 0.8
+
+
+def test_copies_are_neighbours_of_each_other():
+    """More copies of a row than it has neighbours."""
+    X = np.repeat(np.eye(3) + 0.1, [30, 2, 30], axis=0)
+    clusterer = SpectralClusterer(3, n_neighbors=4, random_state=0).fit(X)
+    assert len({tuple(clusterer.labels_[rows]) for rows in (slice(0, 30), slice(32, 62))}) == 2
+    assert all(len(set(clusterer.labels_[rows].tolist())) == 1 for rows in (slice(0, 30), slice(32, 62)))
+
+
+def test_threads_do_not_matter():
+    X, _ = topics(np.random.default_rng(0))
+    one, two = (SpectralClusterer(4, random_state=0, n_jobs=n).fit(X) for n in (1, 2))
+    np.testing.assert_array_equal(one.labels_, two.labels_)
+    np.testing.assert_array_equal(one.embedding_, two.embedding_)
 
 
 def test_histograms_of_a_codebook_are_clustered():
@@ -81,9 +188,7 @@ def test_bad_input():
     with pytest.raises(BagwiseError, match="n_clusters=5, but there are only 3 samples"):
         SpectralClusterer(5).fit(np.eye(3))
     with pytest.raises(BagwiseError, match=r"metric='chi2' needs non-negative data.*sample 0, word 1"):
-        SpectralClusterer(2).fit([[1, -1], [0, 1], [1, 1]])
-    with pytest.raises(BagwiseError, match="use predict for the others"):
-        SpectralClusterer(2, memory_limit=100).fit(np.eye(30))
+        SpectralClusterer(2, metric="chi2").fit([[1, -1], [0, 1], [1, 1]])
     with pytest.raises(BagwiseError, match="Did you mean 'spectral'"):
         cluster_bags([np.eye(2)] * 4, 2, method="spectra")
 

@@ -141,8 +141,9 @@ def expected_failures(estimator):
         return {"check_array_api_input": "scikit-learn's GaussianMixture has no k-means for the array API"}
     if name == "SketchMerger" and estimator.n_neighbors == 0:
         return {"check_fit_score_takes_y": "fits with labels, then calls partial_fit, which has none to add to"}
-    if name == "SpectralClusterer" and estimator.metric == "chi2":
-        return {"check_clustering": "its data have negative values"}
+    if name == "SpectralClusterer" and estimator.metric in ("hellinger", "chi2"):
+        reason = "its blobs differ in the sums of rows, and frequencies do not"
+        return dict.fromkeys(["check_clustering", "check_clustering(readonly_memmap=True)"], reason)
     return {}
 
 

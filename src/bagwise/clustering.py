@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
-from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment, minimize_scalar
 from scipy.special import log_softmax, softmax
@@ -27,18 +26,26 @@ from sklearn.utils.validation import check_is_fitted
 from bagwise._compat import N_JOBS, Interval, StrOptions, _fit_context
 from bagwise._utils.checks import check_integer
 from bagwise._utils.matrices import check_non_negative
-from bagwise._utils.memory import check_memory
 from bagwise._utils.text import agree
+from bagwise._utils.threads import number_of_threads, one_blas_thread
 from bagwise._utils.validation import check_array, validate_data
 from bagwise.bags import Bags
 from bagwise.bags.bags import offsets_of
 from bagwise.codebooks.bag_of_features import BagNormalizer
 from bagwise.codebooks.batches import as_batches
-from bagwise.codebooks.kmeans import distinct_rows, kmeans
-from bagwise.codebooks.manifold.learning import chi2_distances
-from bagwise.codebooks.manifold.target import LAPLACIANS, embed, neighbor_graph, typical_distance
+from bagwise.codebooks.distances import WordDistances, assign
+from bagwise.codebooks.kmeans import distinct_rows, kmeans, kmeans_words
+from bagwise.codebooks.manifold.target import (
+    LAPLACIANS,
+    eigenvectors,
+    joined_neighbors,
+    parts_of,
+    typical_of,
+    unit_rows,
+)
+from bagwise.codebooks.normalizing import normalize_rows
 from bagwise.errors import BagwiseError, argument, unknown_name
-from bagwise.kernels.additive import additive_kernel
+from bagwise.retrieval.bag_index import BagIndex
 
 __all__ = ["ClusterNumbers", "ClusteredRows", "SpectralClusterer", "cluster_bags", "cluster_rows", "steadier"]
 __all__ += ["suggest_n_clusters"]
@@ -46,13 +53,18 @@ __all__ += ["suggest_n_clusters"]
 METHODS = ("spectral", "kmeans")
 # Times that features are divided to choose a method.
 _N_HALVINGS = 3
-METRICS = ("chi2", "hellinger", "euclidean")
+METRICS = ("hellinger", "chi2", "cosine", "euclidean")
+_OF_FREQUENCIES = ("hellinger", "chi2")
+# What is smaller than this part of the mean cluster is none; the largest number of eigenvectors that are passed over.
+_SMALLEST, _MOST_SKIPPED = 20, 60
+# k-means of an embedding.
+_MOST_STEPS, _TOLERANCE = 100, 1e-4
 
 
 class SpectralClusterer(ClusterMixin, BaseEstimator):
     """Spectral clustering of histograms, with `predict` by the nearest cluster mean.
 
-    1. Connect each histogram with its nearest neighbours.
+    1. Divide each histogram by its sum, or its length ("cosine"), and connect it with its nearest neighbours.
     2. Embed the graph by the eigenvectors of its Laplacian with the smallest eigenvalues.
     3. Cluster the embedding by k-means.
 
@@ -61,26 +73,28 @@ class SpectralClusterer(ClusterMixin, BaseEstimator):
     n_clusters : int, default=8
         Number of clusters and of eigenvectors.
     n_neighbors : int, default=10
-    metric : {"chi2", "hellinger", "euclidean"}, default="chi2"
-        Distance between histograms: ``½ Σ (a - b)² / (a + b)``, ``√(½ Σ (√a - √b)²)`` or ``√(Σ (a - b)²)``. The first
-        two need non-negative values. `ManifoldBagOfFeatures` and `bagwise.nn` take the square of "hellinger".
+    metric : {"hellinger", "chi2", "cosine", "euclidean"}, default="hellinger"
+        Distance between histograms a and b: ``√(½ Σ (√a - √b)²)`` or ``½ Σ (a - b)² / (a + b)`` of frequencies,
+        which need non-negative values; ``1 - cos(a, b)``, as for TF-IDF weights; ``√(Σ (a - b)²)`` of rows as they are.
+        `ManifoldBagOfFeatures` and `bagwise.nn` take the square of "hellinger".
     sigma : float or "auto", default="auto"
         Bandwidth of the edge weights ``exp(-distance / sigma)``. "auto": the median distance to the neighbours.
-    laplacian : {"unnormalized", "random_walk", "symmetric"}, default="unnormalized"
+    laplacian : {"symmetric", "random_walk", "unnormalized"}, default="symmetric"
     n_init : int, default=10
         Number of initialisations of k-means.
-    memory_limit : int or str, default=None
-        Memory limit of the pairwise distances. None: 80 % of the free memory.
     random_state : int, RandomState or None, default=None
     n_jobs : int, default=None
-        Number of threads for the distances.
+        Number of threads. Results do not depend on it.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
+        Clusters are numbered in the order of their first samples.
     embedding_ : ndarray of shape (n_samples, n_clusters)
+        Zeros for samples that have no neighbours, or only a few around them.
     cluster_centers_ : ndarray of shape (n_clusters, n_features_in_)
-        Mean histogram of each cluster. There may be fewer than `n_clusters` if histograms coincide.
+        Mean of each cluster, of rows divided as for the distance. There may be fewer than `n_clusters` if histograms
+        coincide.
     sigma_ : float
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -92,7 +106,14 @@ class SpectralClusterer(ClusterMixin, BaseEstimator):
 
     Notes
     -----
-    O(n² d) time for n dense histograms, O(n²) memory. Sparse histograms stay sparse.
+    Neighbours are those of `BagIndex`, which holds values as float32: O(n² d) time for n dense histograms, less for
+    sparse ones, and O(n d + n n_neighbors) memory. The eigenvectors of more than 2000 samples are found by products
+    with the graph (Lanczos), for "unnormalized" by factorising it, which takes much more memory.
+
+    Samples without values have no neighbours, except by "euclidean"; they get the cluster of the nearest mean. So do
+    parts of the graph with less than a twentieth of the mean size of a cluster, and eigenvectors that spread over fewer
+    samples than that are passed over: a few near copies of one text are an eigenvector of their own, and of many texts
+    such come before those of topics.
 
     Examples
     --------
@@ -112,7 +133,6 @@ class SpectralClusterer(ClusterMixin, BaseEstimator):
         "sigma": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
         "laplacian": [str],
         "n_init": [Interval(Integral, 1, None, closed="left")],
-        "memory_limit": [Interval(Real, 0, None, closed="neither"), str, None],
         "random_state": ["random_state"],
         "n_jobs": list(N_JOBS),
     }
@@ -122,11 +142,10 @@ class SpectralClusterer(ClusterMixin, BaseEstimator):
         n_clusters: int = 8,
         *,
         n_neighbors: int = 10,
-        metric: str = "chi2",
+        metric: str = "hellinger",
         sigma: float | str = "auto",
-        laplacian: str = "unnormalized",
+        laplacian: str = "symmetric",
         n_init: int = 10,
-        memory_limit: int | float | str | None = None,
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:
@@ -136,7 +155,6 @@ class SpectralClusterer(ClusterMixin, BaseEstimator):
         self.sigma = sigma
         self.laplacian = laplacian
         self.n_init = n_init
-        self.memory_limit = memory_limit
         self.random_state = random_state
         self.n_jobs = n_jobs
 
@@ -162,24 +180,32 @@ class SpectralClusterer(ClusterMixin, BaseEstimator):
         n = X.shape[0]
         if self.n_clusters > n:
             raise BagwiseError(f"n_clusters={self.n_clusters}, but there are only {n} samples (n_samples={n}).")
-        check_memory(
-            3 * 8 * n**2,
-            self.memory_limit,
-            f"Spectral clustering stores the distances of all pairs of {n} histograms",
-            "cluster a sample and use predict for the others",
-        )
-        distances = self._distances(X)
-        self.sigma_ = self._sigma(distances)
-        if n == 1:
-            self.embedding_ = np.ones((1, 1))
-        else:
-            graph = neighbor_graph(distances, self.n_neighbors, self.sigma_)
-            self.embedding_ = embed(graph, self.n_clusters, self.laplacian)
         seed = check_random_state(self.random_state).randint(2**31)
-        labels = KMeans(self.n_clusters, n_init=self.n_init, random_state=seed).fit(self.embedding_).labels_
-        _, self.labels_ = np.unique(labels, return_inverse=True)
-        n_found = int(self.labels_.max()) + 1
-        self.cluster_centers_ = np.stack([np.ravel(X[self.labels_ == c].mean(axis=0)) for c in range(n_found)])
+        rows = self._divided(X)
+        joined = np.arange(n) if self.metric == "euclidean" else np.flatnonzero(_row_sums(rows) > 0)
+        k, n_least = min(self.n_clusters, len(joined)), len(joined) / (_SMALLEST * self.n_clusters)
+        self.embedding_, self.labels_ = np.zeros((n, self.n_clusters)), np.zeros(n, dtype=np.int64)
+        if len(joined) > 1:
+            nearest, distances = self._neighbors(rows if len(joined) == n else rows[joined])
+            self.sigma_ = typical_of(distances) if self.sigma == "auto" else float(self.sigma)
+            graph = joined_neighbors(nearest, distances, self.sigma_)
+            n_parts, part = parts_of(graph)
+            large = np.flatnonzero(np.bincount(part)[part] >= n_least)
+            if n_parts > 1 and 0 < len(large) < len(joined):
+                joined, graph = joined[large], sp.csr_array(graph[large][:, large])
+                k = min(k, len(joined))
+            self.embedding_[joined, :k] = self._embedded(graph, k, n_least)
+            self.labels_[joined] = self._kmeans(self.embedding_[joined], seed)
+        else:
+            self.sigma_ = 1.0 if self.sigma == "auto" else float(self.sigma)
+            self.embedding_[joined, :k] = 1.0
+        found = self.labels_[joined] if len(joined) else self.labels_
+        among = rows[joined] if len(joined) else rows
+        n_found = int(found.max()) + 1
+        self.cluster_centers_ = np.stack([np.ravel(among[found == c].mean(axis=0)) for c in range(n_found)])
+        alone = np.setdiff1d(np.arange(n), joined)
+        if len(alone) and len(joined):
+            self.labels_[alone] = self._nearest_mean(rows[alone])
         return self
 
     def predict(self, X: Any) -> NDArray[np.int64]:
@@ -194,40 +220,82 @@ class SpectralClusterer(ClusterMixin, BaseEstimator):
         labels : ndarray of shape (n_samples,)
         """
         check_is_fitted(self)
-        X = self._checked(X, reset=False)
-        if self.metric == "hellinger":
-            return np.argmin(euclidean_distances(np.sqrt(X), np.sqrt(self.cluster_centers_)), axis=1)
-        return np.argmin(euclidean_distances(X, self.cluster_centers_), axis=1)
+        return self._nearest_mean(self._divided(self._checked(X, reset=False)))
 
-    def _distances(self, X: Any) -> NDArray[np.float64]:
-        if self.metric == "euclidean":
-            return euclidean_distances(X)
+    def _nearest_mean(self, rows: Any) -> NDArray[np.int64]:
+        centers = self.cluster_centers_
         if self.metric == "hellinger":
-            return euclidean_distances(np.sqrt(X)) / np.sqrt(2.0)
-        if not sp.issparse(X):
-            return chi2_distances(X, n_threads=effective_n_jobs(self.n_jobs))
-        # ½ Σ (a - b)² / (a + b) is ½ Σ (a + b) minus the kernel Σ 2ab / (a + b)
-        halves = 0.5 * np.ravel(X.sum(axis=1))
-        distances = halves[:, np.newaxis] + halves - additive_kernel(X, kernel="chi2", n_jobs=self.n_jobs)
-        np.fill_diagonal(distances, 0.0)
-        return np.maximum(distances, 0.0, out=distances)
+            rows, centers = np.sqrt(rows), np.sqrt(centers)
+        elif self.metric == "cosine":
+            centers = normalize_rows(centers, "l2")
+        return np.argmin(euclidean_distances(rows, centers), axis=1)
+
+    def _divided(self, X: Any) -> Any:
+        """Rows divided by their sums or lengths."""
+        return X if self.metric == "euclidean" else normalize_rows(X, "l2" if self.metric == "cosine" else "l1")
+
+    def _neighbors(self, rows: Any) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The nearest other rows of each row, and their distances."""
+        n = rows.shape[0]
+        k = min(self.n_neighbors, n - 1)
+        index = BagIndex("chi2" if self.metric == "chi2" else "euclidean", n_jobs=self.n_jobs)
+        points = np.sqrt(rows) if self.metric == "hellinger" else rows
+        distances, nearest = index.add(points, ids=np.arange(n)).search(points, k + 1)
+        # of many copies of a row, it may not be among its own nearest
+        own = nearest == np.arange(n)[:, np.newaxis]
+        own[~own.any(axis=1), -1] = True
+        distances, nearest = distances[~own].reshape(n, k), nearest[~own].reshape(n, k).astype(np.int64)
+        if self.metric == "chi2":
+            return nearest, 0.5 * distances
+        if self.metric == "cosine":
+            return nearest, 0.5 * distances**2
+        return nearest, distances / np.sqrt(2.0) if self.metric == "hellinger" else distances
+
+    def _embedded(self, graph: sp.csr_array, k: int, n_least: float) -> NDArray[np.float64]:
+        """Eigenvectors that spread over enough samples; if there are too few, the first of the others as well.
+
+        A unit vector v spreads over about ``1 / Σ v⁴`` samples.
+        """
+        for n_found in sorted({k, min(k + _MOST_SKIPPED, graph.shape[0])}):
+            with one_blas_thread():
+                vectors = eigenvectors(graph, n_found, self.laplacian)
+            spread = 1 / np.power(vectors, 4).sum(axis=0) >= n_least
+            if spread.sum() >= k:
+                break
+        chosen = np.sort(np.argsort(~spread, kind="stable")[:k])
+        return unit_rows(vectors[:, chosen]) if self.laplacian == "symmetric" else vectors[:, chosen]
+
+    def _kmeans(self, points: NDArray[np.float64], seed: int) -> NDArray[np.int64]:
+        """Clusters of rows, numbered in the order of their first ones."""
+        how: dict[str, Any] = {"max_iter": _MOST_STEPS, "tol": _TOLERANCE, "random_state": seed, "n_jobs": self.n_jobs}
+        words = kmeans_words(points, self.n_clusters, n_init=self.n_init, fewer=True, **how).words
+        if len(words) < self.n_clusters:
+            warnings.warn(
+                f"Only {len(words)} of the embedded histograms differ, so there are as many clusters, fewer than "
+                f"n_clusters={self.n_clusters}.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        labels = assign(np.ascontiguousarray(points), WordDistances(words), number_of_threads(self.n_jobs))[0]
+        _, first, found = np.unique(labels, return_index=True, return_inverse=True)
+        return np.argsort(np.argsort(first))[found.reshape(-1)].astype(np.int64)
 
     def _checked(self, X: Any, reset: bool) -> Any:
         X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=np.float64)
-        if self.metric != "euclidean":
-            check_non_negative(X, f"metric='{self.metric}'", "Use metric='euclidean', or histograms.")
+        if self.metric in _OF_FREQUENCIES:
+            check_non_negative(X, f"metric='{self.metric}'", "Use metric='euclidean' or 'cosine', or histograms.")
         return X
-
-    def _sigma(self, distances: NDArray[np.float64]) -> float:
-        if self.sigma != "auto":
-            return float(self.sigma)
-        return typical_distance(distances, self.n_neighbors)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.positive_only = self.metric != "euclidean"
+        tags.input_tags.positive_only = self.metric in _OF_FREQUENCIES
         return tags
+
+
+def _row_sums(X: Any) -> NDArray[np.float64]:
+    """Sum of the absolute values of each row."""
+    return np.ravel(abs(X).sum(axis=1))
 
 
 def cluster_bags(
@@ -549,7 +617,7 @@ def cluster_rows(
             n_clusters,
             n_init=_N_STARTS,
             random_state=int(random.integers(2**31)),
-            n_threads=effective_n_jobs(n_jobs),
+            n_threads=number_of_threads(n_jobs),
         ).labels[which]
     else:
         found = np.asarray(labels, dtype=np.intp)
@@ -599,7 +667,7 @@ def _means(
 ) -> NDArray[np.float64]:
     """Return the centres of k-means, fewer if there are fewer points."""
     seed, size = int(random.integers(2**31)), min(size, len(points))
-    labels = kmeans(points, size, random_state=seed, n_threads=effective_n_jobs(n_jobs)).labels
+    labels = kmeans(points, size, random_state=seed, n_threads=number_of_threads(n_jobs)).labels
     return _centers_of(points, labels, size)
 
 

@@ -9,7 +9,7 @@ import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.csgraph import connected_components, shortest_path
-from scipy.sparse.linalg import eigsh
+from scipy.sparse.linalg import LinearOperator, eigsh
 from scipy.spatial.distance import pdist, squareform
 
 from bagwise._utils.validation import as_floats
@@ -18,13 +18,17 @@ from bagwise.errors import BagwiseError, unknown_name
 __all__ = [
     "LAPLACIANS",
     "TARGETS",
+    "eigenvectors",
     "embed",
     "given_target",
+    "joined_neighbors",
     "learn_target",
     "mixed_distances",
     "neighbor_graph",
+    "parts_of",
     "set_apart",
     "typical_distance",
+    "typical_of",
     "typical_scale",
     "unit_rows",
     "use_labels",
@@ -36,10 +40,12 @@ TARGETS = ("cosine", "spectral", "isomap")
 _JITTER = 1e-6
 # Up to this many objects all eigenvectors are computed; beyond, the few that are needed.
 _DENSE = 2000
+# Lanczos vectors that are kept at least, and the tolerance of eigenvalues.
+_LEAST_KEPT, _TOLERANCE = 40, 1e-8
 
 
 def neighbor_graph(distances: NDArray[np.float64], n_neighbors: int, sigma: float) -> sp.csr_array:
-    """Join each object with its nearest ones by edges of weight ``exp(-d / sigma)``, in one direction or both.
+    """Join each object with its nearest ones, of all pairs' distances, by `joined_neighbors`.
 
     Objects are not their own neighbours; ties go to the lowest index. With `n_neighbors` of at least n - 1 all are
     joined.
@@ -48,21 +54,34 @@ def neighbor_graph(distances: NDArray[np.float64], n_neighbors: int, sigma: floa
     k = min(n_neighbors, n - 1)
     order = distances.copy()
     np.fill_diagonal(order, np.inf)
-    rows, columns = np.repeat(np.arange(n), k), np.argsort(order, axis=1, kind="stable")[:, :k].ravel()
+    nearest = np.argsort(order, axis=1, kind="stable")[:, :k]
+    return joined_neighbors(nearest, np.take_along_axis(distances, nearest, axis=1), sigma)
+
+
+def joined_neighbors(nearest: NDArray[np.int64], distances: NDArray[np.float64], sigma: float) -> sp.csr_array:
+    """Join objects with their neighbours by edges of weight ``exp(-d / sigma)``, in one direction or both.
+
+    Both arrays have shape (n, k): the neighbours of each object, and their distances.
+    """
+    n, k = nearest.shape
     # a weight that underflows to 0 would take an edge away
-    weights = np.maximum(np.exp(-distances[rows, columns] / sigma), np.finfo(np.float64).tiny)
-    graph = sp.csr_array((weights, (rows, columns)), shape=(n, n))
+    weights = np.maximum(np.exp(-distances.ravel() / sigma), np.finfo(np.float64).tiny)
+    graph = sp.csr_array((weights, (np.repeat(np.arange(n), k), nearest.ravel())), shape=(n, n))
     return sp.csr_array(graph.maximum(graph.T))
 
 
 def typical_distance(distances: NDArray[np.float64], n_neighbors: int) -> float:
-    """Median distance of an object to its nearest neighbours; where that is 0 the largest of them, or 1."""
+    """Median distance of an object to its nearest neighbours, of all pairs' distances; see `typical_of`."""
     k = min(n_neighbors, len(distances) - 1)
-    if k < 1:
+    return typical_of(np.partition(distances, (0, max(k, 0)), axis=1)[:, 1 : k + 1])  # without that to itself
+
+
+def typical_of(distances: NDArray[np.float64]) -> float:
+    """Median of the distances to neighbours; where that is 0 the largest of them, or 1."""
+    if not distances.size:
         return 1.0
-    nearest = np.partition(distances, (0, k), axis=1)[:, 1 : k + 1]  # without the first, that to itself
-    middle = float(np.median(nearest))
-    return middle if middle > 0 else float(nearest.max()) or 1.0
+    middle = float(np.median(distances))
+    return middle if middle > 0 else float(distances.max()) or 1.0
 
 
 def mixed_distances(own: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -86,6 +105,12 @@ def embed(graph: sp.csr_array, n_components: int, laplacian: str = "unnormalized
     If the graph has several components, the first eigenvectors are a basis of their indicator vectors; which basis is
     arbitrary, but distances between rows do not depend on it.
     """
+    vectors = eigenvectors(graph, n_components, laplacian)
+    return unit_rows(vectors) if laplacian == "symmetric" else vectors
+
+
+def eigenvectors(graph: sp.csr_array, n_components: int, laplacian: str) -> NDArray[np.float64]:
+    """Return the columns of `embed`, whose rows are not scaled yet."""
     n = graph.shape[0]
     if laplacian not in LAPLACIANS:
         raise unknown_name("laplacian", laplacian, LAPLACIANS)
@@ -97,20 +122,65 @@ def embed(graph: sp.csr_array, n_components: int, laplacian: str = "unnormalized
     if normalized and not np.all(degrees > 0):
         raise BagwiseError(f"laplacian={laplacian!r} needs at least one neighbour for each object; use 'unnormalized'.")
     M = sp.diags_array(degrees) if normalized else None
-    if n <= _DENSE or n_components > n // 2:
+    if normalized and n > _DENSE and n_components <= n // 2:
+        vectors = _normalized_vectors(graph, degrees, n_components)
+    elif n <= _DENSE or n_components > n // 2:
         vectors = scipy.linalg.eigh(
             L.toarray(), None if M is None else M.toarray(), subset_by_index=[0, n_components - 1]
         )[1]
     else:
         # just below zero, where the shifted matrix can be factorised
-        shift = -1e-6 * (1.0 if M is not None else max(float(degrees.mean()), 1e-300))
+        shift = -1e-6 * max(float(degrees.mean()), 1e-300)
         start = np.random.default_rng(0).normal(size=n)
-        values, vectors = eigsh(sp.csc_array(L), n_components, M=M, sigma=shift, which="LM", v0=start)
+        values, vectors = eigsh(sp.csc_array(L), n_components, sigma=shift, which="LM", v0=start)
         vectors = vectors[:, np.argsort(values, kind="stable")]
     if laplacian == "symmetric":  # its eigenvectors are √D times those of the random walk
         vectors = vectors * np.sqrt(degrees)[:, np.newaxis]
-    vectors = _largest_positive(vectors / np.linalg.norm(vectors, axis=0))
-    return unit_rows(vectors) if laplacian == "symmetric" else vectors
+    return _largest_positive(vectors / np.linalg.norm(vectors, axis=0))
+
+
+def _normalized_vectors(graph: sp.csr_array, degrees: NDArray[np.float64], n_components: int) -> NDArray[np.float64]:
+    """The first eigenvectors of the normalised Laplacian of a large graph, as ``L e = λ D e`` has them.
+
+    Those of the eigenvalue 0 are known, one for each component of the graph; of more components than vectors, the
+    largest. The others are found by products with the graph, which is not factorised.
+    """
+    n, roots = len(degrees), np.sqrt(degrees)
+    scaled = sp.csr_array(sp.diags_array(1 / roots) @ graph @ sp.diags_array(1 / roots))
+    n_parts, part = parts_of(graph)
+    largest = np.argsort(-np.bincount(part), kind="stable")[:n_components]
+    known = np.zeros((n, len(largest)))
+    for k, number in enumerate(largest.tolist()):
+        own = part == number
+        known[own, k] = roots[own] / np.linalg.norm(roots[own])
+    wanted = n_components - n_parts
+    if wanted <= 0:
+        return known / roots[:, np.newaxis]
+
+    def product(x: NDArray[np.float64]) -> NDArray[np.float64]:
+        x = x - known @ (known.T @ x)
+        y = scaled @ x
+        return y - known @ (known.T @ y)
+
+    start = product(np.random.default_rng(0).normal(size=n))
+    operator = LinearOperator((n, n), matvec=lambda x: product(x.ravel()), dtype=np.float64)
+    n_kept = min(n, max(_LEAST_KEPT, 3 * wanted))
+    values, found = eigsh(operator, wanted, which="LA", v0=start, ncv=n_kept, tol=_TOLERANCE)
+    found = found[:, np.argsort(-values, kind="stable")]
+    return np.column_stack([known, found]) / roots[:, np.newaxis]
+
+
+def parts_of(graph: sp.csr_array) -> tuple[int, NDArray[np.int64]]:
+    """Return the number of components of a graph, and that of each object."""
+    n_parts, part = connected_components(_short_indices(graph), directed=False)
+    return int(n_parts), part.astype(np.int64)
+
+
+def _short_indices(graph: sp.csr_array) -> sp.csr_array:
+    """Csgraph of SciPy before 1.15 takes no other indices."""
+    return sp.csr_array(
+        (graph.data, *(one.astype(np.int32) for one in (graph.indices, graph.indptr))), shape=graph.shape
+    )
 
 
 def unit_rows(X: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -184,8 +254,7 @@ def learn_target(
 
 def _isomap(graph: sp.csr_array, distances: NDArray[np.float64], n_components: int) -> NDArray[np.float64]:
     """Coordinates whose distances are, as far as possible, the lengths of the shortest paths in the graph."""
-    # csgraph of SciPy before 1.15 takes no other indices
-    graph = sp.csr_array((graph.data, *(one.astype(np.int32) for one in (graph.indices, graph.indptr))), graph.shape)
+    graph = _short_indices(graph)
     n_parts, part = connected_components(graph, directed=False)
     edges = sp.coo_array(graph)
     lengths = np.maximum(distances[edges.row, edges.col], np.finfo(np.float64).tiny)
