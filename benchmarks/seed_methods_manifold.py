@@ -80,9 +80,15 @@ def clusterings(n_clusters: int, seed: int) -> dict[str, Callable[[], Any]]:
     return {
         "k-means, l1": lambda: KMeans(n_clusters, n_init=10, random_state=seed),
         "k-means, Hellinger": lambda: make_pipeline(BagNormalizer(), KMeans(n_clusters, n_init=10, random_state=seed)),
-        "spectral, chi2": lambda: SpectralClusterer(n_clusters, metric="chi2", random_state=seed),
-        "spectral, Hellinger": lambda: SpectralClusterer(n_clusters, metric="hellinger", random_state=seed),
-        "spectral, Euclidean": lambda: SpectralClusterer(n_clusters, metric="euclidean", random_state=seed),
+        "spectral, chi2": lambda: SpectralClusterer(
+            n_clusters, metric="chi2", laplacian="unnormalized", random_state=seed
+        ),
+        "spectral, Hellinger": lambda: SpectralClusterer(
+            n_clusters, metric="hellinger", laplacian="unnormalized", random_state=seed
+        ),
+        "spectral, Euclidean": lambda: SpectralClusterer(
+            n_clusters, metric="euclidean", laplacian="unnormalized", random_state=seed
+        ),
     }
 
 

@@ -14,7 +14,8 @@ Labels judge, and nothing else: the files that are fitted have none. Their numbe
   is all-MiniLM-L6-v2, where ``sentence-transformers`` and its file are installed.
 - Images: the average of the network of our default over each image, standardised; roots of relative frequencies of 1000
   SIFT words by OpenCV and MiniBatchKMeans. Tables: standardised columns, and PCA of them.
-- Clusters are by k-means of rows of length 1, ten starts ("spectral": by `SpectralClusterer` of the same features); NMI and ARI are means of three seeds, with the range of NMI.
+- Clusters are by k-means of rows of length 1, ten starts ("spectral": by `SpectralClusterer` of the same features).
+  NMI and ARI are means of three seeds, with the range of NMI.
   mAP and P@10 (precision of the ten nearest) are by cosine, of at most 500 items drawn as queries, against all others.
 - Every method runs in a process of its own: seconds of CPU time from the file to clusters by one seed, and the peak
   of the process's resident memory. "learning" is CPU time of what comes after counting words: weights, projection or

@@ -99,7 +99,12 @@ def repeat(options: Options, seed: int) -> Figures:
     results = {}
     for method, T in found.items():
         clusters = SpectralClusterer(
-            N_CLASSES, n_neighbors=settings["n_neighbors"], sigma=settings["sigma"], random_state=seed
+            N_CLASSES,
+            n_neighbors=settings["n_neighbors"],
+            metric="chi2",
+            sigma=settings["sigma"],
+            laplacian="unnormalized",
+            random_state=seed,
         ).fit(T)
         results[method] = report(clusters.embedding_, clusters.labels_, y[chosen])
         results[method]["objective_fell_to"] = fell_to[method]

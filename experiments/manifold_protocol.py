@@ -147,7 +147,7 @@ def measure_default(T: NDArray[np.float64], labels: NDArray[Any], n_clusters: in
     """Criteria of clusters by Hellinger distances."""
     roots = np.sqrt(T)
     kmeans = KMeans(n_clusters, n_init=10, random_state=seed).fit(roots)
-    spectral = SpectralClusterer(n_clusters, metric="hellinger", random_state=seed).fit(T)
+    spectral = SpectralClusterer(n_clusters, metric="hellinger", laplacian="unnormalized", random_state=seed).fit(T)
     return reports(roots, kmeans.labels_, spectral, labels)
 
 
@@ -157,7 +157,12 @@ def measure(
     """Criteria of k-means in histogram space, and of spectral clusters in spectral and in histogram space."""
     kmeans = KMeans(n_clusters, n_init=10, random_state=seed).fit(T)
     spectral = SpectralClusterer(
-        n_clusters, n_neighbors=model.n_neighbors, sigma=model.sigma_histogram_, random_state=seed
+        n_clusters,
+        n_neighbors=model.n_neighbors,
+        metric="chi2",
+        sigma=model.sigma_histogram_,
+        laplacian="unnormalized",
+        random_state=seed,
     ).fit(T)
     return reports(T, kmeans.labels_, spectral, labels)
 

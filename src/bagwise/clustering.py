@@ -316,10 +316,11 @@ def cluster_bags(
     encoder : estimator, default=None
         Transformer from bags to histograms. None: `ManifoldBagOfFeatures` with one component per cluster.
     method : {"auto", "spectral", "kmeans"}, default="auto"
-        `SpectralClusterer` with Hellinger distances, or k-means of the square roots of the histograms; both of
-        histograms that are divided by their sums, so that the sizes of bags do not matter. "auto": the one
-        that depends less on which features of a bag are seen. Each is given one half of the features of each bag, then
-        the other, several times; the method is taken whose two clusterings share more information. No labels are used.
+        `SpectralClusterer` with Hellinger distances and the unnormalised Laplacian, or k-means of the square roots of
+        the histograms; both of histograms that are divided by their sums, so that the sizes of bags do not matter.
+        "auto": the one that depends less on which features of a bag are seen. Each is given one half of the features of
+        each bag, then the other, several times; the method is taken whose two clusterings share more information. No
+        labels are used.
     random_state : int, RandomState or None, default=None
     n_jobs : int, default=None
 
@@ -363,7 +364,7 @@ def cluster_bags(
 def _clusterer(method: str, n_clusters: int, seed: int, n_jobs: int | None) -> Pipeline:
     """Clustering of histograms, whatever their sums."""
     if method == "spectral":
-        spectral = SpectralClusterer(n_clusters, metric="hellinger", random_state=seed, n_jobs=n_jobs)
+        spectral = SpectralClusterer(n_clusters, laplacian="unnormalized", random_state=seed, n_jobs=n_jobs)
         return Pipeline([("frequencies", BagNormalizer("l1")), ("clusterer", spectral)])
     return Pipeline([("roots", BagNormalizer()), ("clusterer", KMeans(n_clusters, n_init=10, random_state=seed))])
 

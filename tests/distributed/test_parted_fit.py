@@ -109,6 +109,26 @@ def test_samples_do_not_depend_on_partitions(tmp_path):
     assert data is not None
 
 
+def test_clusters_of_a_sample_are_summed_over_all_items(tmp_path):
+    """Any partitions; and the fit in memory, where the sample has all items."""
+    labelled = write_records(tmp_path / "labelled.csv", n_each=60).read_text().splitlines()
+    path = tmp_path / "texts.csv"
+    path.write_text("\n".join(line.rsplit(",", 1)[0] for line in labelled))
+    chosen = FitOptions(n_groups=4, n_jobs=1, text="text")
+    here = run_fit(path, chosen)
+    assert here.model.hierarchy.criterion == "clusters"
+    assert here.model.normalize == ("l1", "power")
+    parted = [
+        run_fit(path, chosen.with_changes(partition=n, memory_limit=limit), client=LocalExecutor())
+        for n, limit in ((25, "1kB"), (90, "1kB"))
+    ]
+    one, other = (found.model for found in parted)
+    assert one.hierarchy == other.hierarchy
+    assert len(parted[0].data.collection) < one.provenance["n_items"] == 180
+    assert one.group_statistics == other.group_statistics
+    assert one.hierarchy.scores[0] == pytest.approx(here.model.hierarchy.scores[0], rel=0.5)
+
+
 def test_criteria_that_need_items_use_some(sources):
     chosen = FitOptions(n_groups=4, folds=0, n_jobs=1, partition=9, memory_limit=50, criterion="lpp")
     found = run_fit(sources["texts"], chosen, client=LocalExecutor())

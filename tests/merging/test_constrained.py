@@ -43,7 +43,7 @@ def exact(criterion, X, y):
     return MergedPairs(*engine.matrices_of(np.arange(X.shape[1])))
 
 
-@pytest.mark.parametrize("criterion", ["aib", "classifier", "mlt", "csm", "nda"])
+@pytest.mark.parametrize("criterion", ["aib", "classifier", "clusters", "mlt", "csm", "nda"])
 def test_without_constraints_the_merges_are_those_of_the_engine(criterion):
     X, y = data()
     expected = merge_words(X, y, criterion=criterion)
@@ -58,7 +58,7 @@ def test_without_constraints_the_merges_are_those_of_the_engine(criterion):
     assert np.mean(cuts) > 0.95
 
 
-@pytest.mark.parametrize("criterion", ["aib", "classifier", "mlt", "csm", "lpp"])
+@pytest.mark.parametrize("criterion", ["aib", "classifier", "clusters", "mlt", "csm", "lpp"])
 def test_statistics_of_a_cut_are_sums_over_its_words(criterion, monkeypatch):
     X, y = data(d=60)
     monkeypatch.setattr("bagwise.merging.group_statistics.MOST_GROUPS", 25)

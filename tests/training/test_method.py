@@ -8,8 +8,9 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
-from bagwise import BagwiseError, CompactClassifier, Model, runtime
+from bagwise import BagwiseError, CompactClassifier, Hierarchy, Model, merge_words, runtime
 from bagwise.codebooks.normalizing import WordWeighting, normalize_rows
+from bagwise.criteria import Clusters
 from bagwise.errors import OptionError
 from bagwise.merging.pooling import pool
 from bagwise.merging.teacher import Teacher, group_weights, mean_weights
@@ -23,6 +24,20 @@ from bagwise.training.method import (
     score_followed,
 )
 from small_sources import texts, write_image_folder, write_text_folder
+
+
+def test_items_of_several_vocabularies_are_clustered_once():
+    """By the words of all vocabularies together, each with its own frequencies, in any fold and without classes."""
+    rng = np.random.default_rng(0)
+    X = rng.poisson(2.0, (60, 20)).astype(float)
+    method = choose_method(FitOptions(random_state=3), "images", 0, (12, 8))
+    codes = method.clusterings(X).codes(X)
+    apart = [merge_words(X[:, part], criterion=Clusters(clusterings=codes)) for part in (slice(12), slice(12, 20))]
+    merged = method.merger().fit(X, None).hierarchy_
+    assert merged == Hierarchy.interleave(apart)
+    louder = X * np.repeat([50.0, 1.0], [12, 8])
+    np.testing.assert_array_equal(method.clusterings(louder).codes(louder), codes)
+    assert choose_method(FitOptions(criterion="mmi"), "images", 0, (12, 8)).clusterings(X) is None
 
 
 @pytest.mark.parametrize(

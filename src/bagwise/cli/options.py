@@ -127,15 +127,15 @@ FIT_OPTIONS: Options = {
     "n_words": _option(
         int,
         _LEARNING,
-        "Size of the vocabulary. Default: 1000 for images and videos, 30000 for texts. Descriptors after the first "
-        "have half as many words.",
+        "Size of the vocabulary. Default: 1000 for images and videos, 30000 for texts (20000 without labels). "
+        "Descriptors after the first have half as many words.",
         "--words",
     ),
     "criterion": _option(
         str,
         _LEARNING,
         "What merging preserves: classifier, aib, csm, mmi, … Default: classifier; for fewer groups than classes "
-        "and for measurements aib or csm; without labels mmi or lpp.",
+        "and for measurements aib or csm; without labels clusters.",
     ),
     "descriptor": _option(
         str,
