@@ -383,14 +383,15 @@ def test_what_chunks_are_not_enough_for(data):
     X, y = data
     chunked = da.from_array(X, chunks=(50, WORDS))
     for fit in (merge_words, lambda *a, **k: WordMerger(5, **k).fit(*a)):
-        with pytest.raises(BagwiseError, match=r"'nda' needs the samples themselves.*'aib', 'csm' and 'mlt'"):
+        needs = r"'nda' needs the samples themselves.*'aib', 'clusters', 'csm' and 'mlt'"
+        with pytest.raises(BagwiseError, match=needs):
             fit(chunked, y, criterion="nda")
         with pytest.raises(BagwiseError, match="kernel='chi2' needs the samples themselves"):
             fit(chunked, y, kernel="chi2")
         with pytest.raises(BagwiseError, match="store='sparse' needs the samples themselves"):
             fit(chunked, y, store="sparse")
         with pytest.raises(BagwiseError, match="'mmi' needs the samples themselves"):
-            fit(chunked, None)
+            fit(chunked, None, criterion="mmi")
         with pytest.raises(BagwiseError, match="requires y to be passed, but the target y is None"):
             fit(chunked, None, criterion="aib")
         with pytest.raises(BagwiseError, match="at least two classes"):
