@@ -57,7 +57,7 @@ def _merge() -> None:
         SketchMerger(n_groups=3).fit(data).transform(data)
     for store in ("factored", "sparse"):
         merge_words(X, y, store=store)
-    for criterion in ("mme", "aib", "mmi", "lpp"):
+    for criterion in ("mme", "aib", "clusters", "mmi", "lpp"):
         merge_words(X, y, criterion=criterion)
     merge_allowed(MergedPairs(X[:, :8].copy(), X[:, :8].copy()), np.array([[0, 1]]), n_groups=2)
     for scoring in (WeightLoss(X[0], X[:2].T), Information(X.T)):

@@ -330,7 +330,7 @@ def class_names(collection: Collection, options: FitOptions, use_classes: bool =
         found = found if use_classes else "labels are not used here"
         raise BagwiseError(
             f"The criterion {options.criterion!r} needs at least two classes, but {found}. Put items into one folder "
-            'per class, or use an unsupervised criterion: "mmi", "lpp", "linkage".'
+            'per class, or use an unsupervised criterion: "clusters", "mmi", "lpp", "linkage".'
         )
     return ()
 

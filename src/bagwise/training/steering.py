@@ -73,7 +73,7 @@ class Steering:
        and score held-out items. With other criteria, train a linear SVM on the sums instead, as the fit does.
 
     A model without edits has the errors of its fit, ``model.path``. Words and their weights (TF-IDF), which are learned
-    without classes, are those of all items here and there. Groups that were merged without classes, as by "mmi", are
+    without classes, are those of all items here and there. Groups merged without classes, as by "clusters", are
     the same in all folds, and so are those of criteria that are not known by name; `protocol` says so.
 
     Parameters
