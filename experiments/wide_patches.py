@@ -16,7 +16,6 @@ from bagwise.codebooks.normalizing import normalize_rows
 from bagwise.descriptors import LBPD5
 from bagwise.descriptors.images import as_comparable, centres_in_unit_square, starts_of
 from bagwise.descriptors.lbp import pattern_codes
-from bagwise.merging import PatternWords
 from bagwise.merging.pooling import pool
 from bagwise.sources import Collection
 from experiments.classifying import linear_prediction
@@ -24,7 +23,7 @@ from experiments.differences import always, difference
 from experiments.pages import Claim, Section, Table
 from experiments.running import Cell, Options, Results
 from experiments.sets import few
-from experiments.wide_reducing import LABELS
+from experiments.wide_reducing import LABELS, pattern_groups
 
 PAPER = "BSC13"
 TITLE = "patterns of patches, encoded by VLAD"
@@ -109,8 +108,8 @@ def reduction(method: str, images: Collection, size: int) -> Reduce:
         return lambda X: _rooted(hashing.transform(X))
     if method == "vq":
         total = sum(rows.sum(axis=0) for rows, _, _ in _patches(images, LEARNING_STEP))
-        words = PatternWords(size, random_state=0).fit(sp.csr_array(np.atleast_2d(total)))
-        return lambda X: _rooted(words.transform(X))
+        groups = pattern_groups(np.asarray(total), size)
+        return lambda X: _rooted(pool(X, groups, int(groups.max()) + 1))
     merger = SketchMerger(size, bipolar=method == "bscb", n_jobs=1)
     for rows, _, _ in _patches(images, LEARNING_STEP):
         merger.partial_fit(rows)

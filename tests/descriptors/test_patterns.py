@@ -12,8 +12,6 @@ from bagwise.descriptors import LBPD5, HogLbp, LocalBinaryPatterns, SparseBags
 from bagwise.descriptors._kernels import gradient_histograms
 from bagwise.descriptors.hog_lbp import hog_features
 from bagwise.descriptors.lbp import pattern_codes, uniform_bins
-from bagwise.merging import PatternWords
-from bagwise.merging.pattern_words import nearest_centers, pattern_bits
 
 AROUND_3 = [(0, 0), (0, 1), (0, 2), (1, 2), (2, 2), (2, 1), (2, 0), (1, 0)]
 AROUND_5 = [
@@ -243,68 +241,3 @@ def test_the_root_form_keeps_the_strength_of_gradients_and_counts_all_patterns()
     counts = LocalBinaryPatterns(uniform=True, cell=8, normalize=None).describe(image)[0]  # 0: all dark, 57: all bright
     shared = np.column_stack([counts[:, 1:57], counts[:, 0] + counts[:, 57], counts[:, 58]])
     np.testing.assert_allclose(root[:, 31:] ** 2, shared / shared.sum(axis=1, keepdims=True), atol=1e-6)
-
-
-def some_counts(seed=0, d=65536, n=6, filled=0.01):
-    return sp.random_array(
-        (n, d),
-        density=filled,
-        format="csr",
-        random_state=seed,
-        data_sampler=lambda size: np.arange(1, size + 1) % 7 + 1,
-    )
-
-
-def test_the_table_of_words_is_that_of_k_means_over_occurrences():
-    from sklearn.cluster import KMeans
-
-    X = some_counts(d=64, filled=0.4)
-    words = PatternWords(n_groups=5, n_init=3, random_state=0).fit(X)
-    occurrences = np.repeat(pattern_bits(64), X.sum(axis=0).astype(int), axis=0)
-    # the centres are a fixed point of k-means over all occurrences, one by one
-    again = KMeans(5, init=words.centers_, n_init=1).fit(occurrences)
-    np.testing.assert_allclose(again.cluster_centers_, words.centers_, atol=1e-12)
-    distances = ((pattern_bits(64)[:, None] - words.centers_) ** 2).sum(axis=2)
-    np.testing.assert_allclose(
-        distances[np.arange(64), words.labels_], distances.min(axis=1), atol=1e-12
-    )  # also those that never occurred
-    np.testing.assert_array_equal(np.unique(words.labels_, return_index=True)[1].argsort(), np.arange(5))
-
-
-def test_squared_distances_of_patterns_count_bits():
-    bits = pattern_bits(65536)
-    assert bits.shape == (65536, 16)
-    pairs = np.random.default_rng(0).integers(0, 65536, (50, 2))
-    for a, b in pairs.tolist():
-        assert ((bits[a] - bits[b]) ** 2).sum() == (a ^ b).bit_count()
-    np.testing.assert_array_equal(nearest_centers(bits, bits[[0, 65535]]), bits.sum(axis=1) > 8)
-
-
-def test_words_of_65536_patterns():
-    X = some_counts()
-    words = PatternWords(n_groups=20, max_iter=5, random_state=0).fit(X)
-    Z = words.transform(X)
-    assert sp.issparse(Z)
-    assert Z.shape == (6, 20)
-    np.testing.assert_allclose(Z.sum(axis=1), X.sum(axis=1))
-    np.testing.assert_allclose(words.transform(X.toarray()), Z.toarray())
-    expected = [np.bincount(words.labels_, weights=row, minlength=20) for row in X.toarray()]
-    np.testing.assert_allclose(Z.toarray(), expected)
-    again = PatternWords(n_groups=20, max_iter=5, random_state=0).fit(X)
-    np.testing.assert_array_equal(again.labels_, words.labels_)
-    np.testing.assert_array_equal(again.centers_, words.centers_)
-    # only sums over images matter
-    total = sp.csr_array(X.sum(axis=0)[np.newaxis])
-    np.testing.assert_array_equal(PatternWords(20, max_iter=5, random_state=0).fit(total).labels_, words.labels_)
-
-
-def test_few_patterns_are_words_themselves():
-    X = np.array([[0, 3, 0, 0, 1, 0, 0, 2]])
-    words = PatternWords(n_groups=5).fit(X)
-    np.testing.assert_array_equal(words.centers_, [[1, 0, 0], [0, 0, 1], [1, 1, 1]])
-    np.testing.assert_array_equal(words.labels_[[1, 4, 7]], [0, 1, 2])
-    assert words.get_feature_names_out().tolist() == ["pattern0", "pattern1", "pattern2"]
-    with pytest.raises(BagwiseError, match="counts no pattern"):
-        PatternWords().fit(np.zeros((2, 8)))
-    with pytest.raises(ValueError, match="Negative values"):
-        PatternWords().fit([[1.0, -1.0]])

@@ -191,7 +191,6 @@ class LBPD5(ItemTransformer):
 
     See Also
     --------
-    PatternWords : Groups of similar patterns.
     LocalBinaryPatterns : 256 patterns of 8 neighbours.
 
     Notes
