@@ -79,7 +79,7 @@ def _model() -> None:
 
 def _describe_and_encode() -> None:
     images = list(np.random.default_rng(0).integers(0, 256, size=(2, 40, 40, 3), dtype=np.uint8))
-    for descriptor in (ColorCells(), HogLbp(), LocalBinaryPatterns(), LBPD5(per="patch")):
+    for descriptor in (ColorCells(), HogLbp(), LocalBinaryPatterns(), LBPD5()):
         descriptor.transform(images)
     bags = ColorSIFT().transform(images)
     points = np.random.default_rng(0).normal(size=(1 << 16, 64)) * 0.9 ** np.arange(64)

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from bagwise import BagwiseError
-from bagwise.descriptors import LBPD5, HogLbp, LocalBinaryPatterns, SparseBags
+from bagwise.descriptors import LBPD5, HogLbp, LocalBinaryPatterns
 from bagwise.descriptors._kernels import gradient_histograms
 from bagwise.descriptors.hog_lbp import hog_features
 from bagwise.descriptors.lbp import pattern_codes, uniform_bins
@@ -116,50 +115,6 @@ def test_histograms_of_65536_patterns(image):
     assert X.dtype == np.int32
     assert X.has_canonical_format
     np.testing.assert_array_equal(X.toarray(), [expected, expected])
-
-
-@given(st.integers(3, 30), st.integers(3, 30), st.integers(5, 18), st.integers(1, 12))
-@settings(max_examples=25)
-def test_sparse_histograms_of_patches(height, width, patch, step):
-    image = np.random.default_rng(height * width).integers(0, 3, (height, width)).astype(np.uint8)
-    bags = LBPD5(per="patch", patch=patch, step=step).transform([image])
-    n_rows, n_columns = (max(0, (side - patch) // step + 1) for side in (height, width))
-    assert bags.lengths.tolist() == [n_rows * n_columns]
-    assert bags.rows.has_canonical_format
-    for row, (x, y) in zip(bags.rows, bags.positions, strict=True):
-        left, top = round(x * width - patch / 2), round(y * height - patch / 2)
-        codes = codes_by_definition(image[top : top + patch, left : left + patch], 2)
-        patterns, counts = np.unique(codes, return_counts=True)
-        np.testing.assert_array_equal(row.indices, patterns)
-        np.testing.assert_array_equal(row.data, counts)
-    assert bags.rows.sum() == bags.n_rows * (patch - 4) ** 2
-
-
-def test_one_patch_is_the_image():
-    image = np.random.default_rng(0).integers(0, 256, (16, 16)).astype(np.uint8)
-    bags = LBPD5(per="patch").transform([image, image[:15], image])
-    assert bags.lengths.tolist() == [1, 0, 1]
-    np.testing.assert_array_equal(bags.sums().toarray(), LBPD5().transform([image, image[:2], image]).toarray())
-
-
-def test_sparse_bags():
-    rows = sp.random_array((7, 5), density=0.5, format="csr", random_state=0)
-    bags = SparseBags(rows, [0, 3, 3, 7], np.linspace(0, 1, 14).reshape(7, 2))
-    assert (len(bags), bags.n_rows, bags.n_features, bags.lengths.tolist()) == (3, 7, 5, [3, 0, 4])
-    np.testing.assert_array_equal(bags[-1].toarray(), rows.toarray()[3:])
-    np.testing.assert_array_equal(sp.vstack(list(bags)).toarray(), rows.toarray())
-    np.testing.assert_allclose(bags.sums().toarray(), [part.sum(axis=0) for part in np.split(rows.toarray(), [3, 3])])
-    assert "3 bags, 7 rows x 5 features of float64" in repr(bags)
-    with pytest.raises(IndexError, match="There is no bag 3"):
-        bags[3]
-    with pytest.raises(BagwiseError, match=r"chosen by its number, got slice\. Use \.rows"):
-        bags[1:]
-    with pytest.raises(BagwiseError, match="offsets must go from 0 to the number of rows, 7"):
-        SparseBags(rows, [0, 6])
-    with pytest.raises(BagwiseError, match=r"holds a CSR matrix, got ndarray\. For dense rows use Bags"):
-        SparseBags(rows.toarray(), [0, 7])
-    with pytest.raises(BagwiseError, match="positions must have one row"):
-        SparseBags(rows, [0, 7], np.zeros((6, 2)))
 
 
 def triangle(t):

@@ -190,10 +190,7 @@ DESCRIPTORS = {
         },
         former_names={"norm": "normalize"},
     ),
-    # files hold histograms of images, not of patches
-    "LBPD5": KnownDescriptor(
-        "lbp", {"per": _OneOf(("image",)), "patch": _Integer(5), "step": _Integer(1), **_SIZE}, n_words=1 << 16
-    ),
+    "LBPD5": KnownDescriptor("lbp", _SIZE, n_words=1 << 16),
     "NetworkFeatures": KnownDescriptor(
         "network",
         {
