@@ -55,8 +55,7 @@ def _merge() -> None:
         merge_words(data, y, criterion="nda")
         WordMerger(n_groups=3).fit(data, y).transform(data)
         SketchMerger(n_groups=3).fit(data).transform(data)
-    for store in ("factored", "sparse"):
-        merge_words(X, y, store=store)
+    merge_words(X, y, store="sparse")
     for criterion in ("mme", "aib", "mmi", "lpp"):
         merge_words(X, y, criterion=criterion)
     merge_allowed(MergedPairs(X[:, :8].copy(), X[:, :8].copy()), np.array([[0, 1]]), n_groups=2)
