@@ -1,4 +1,4 @@
-"""Fitted topic models of other libraries, what pyLDAvis takes, and files of topic models."""
+"""Fitted topic models of other libraries, and files of topic models."""
 
 from __future__ import annotations
 
@@ -83,60 +83,6 @@ def _reorder(
             f"such as {known[:3]}. Give the words as strings, in the order of the columns."
         )
     return np.where(columns >= 0, counts[:, columns], eta)
-
-
-def to_pyldavis(lda: Any, X: Any, vocabulary: Sequence[str] | None = None) -> dict[str, Any]:
-    """Return what `pyLDAvis.prepare` takes: ``pyLDAvis.prepare(**to_pyldavis(lda, X, words))``.
-
-    Parameters
-    ----------
-    lda : LatentDirichlet
-        Fitted. (Or another model with `components_` and `transform`, such as scikit-learn's.)
-    X : array-like or sparse matrix of shape (n_samples, n_features)
-        Counts of words in documents. Words that are in none of them, and documents without words, are left out:
-        pyLDAvis cannot show them.
-    vocabulary : sequence of str, default=None
-        The words of the columns. None: names that `lda` was fitted with, otherwise numbers.
-
-    Returns
-    -------
-    inputs : dict
-        topic_term_dists and doc_topic_dists, whose rows sum to 1, doc_lengths, vocab and term_frequency.
-
-    Examples
-    --------
-    >>> from bagwise.topics import LatentDirichlet, to_pyldavis
-    >>> X = [[4, 3, 0, 0], [5, 4, 1, 0], [0, 1, 4, 0]]
-    >>> lda = LatentDirichlet(2, random_state=0).fit(X)
-    >>> inputs = to_pyldavis(lda, X, ["paw", "meow", "bark", "bone"])
-    >>> inputs["vocab"], inputs["topic_term_dists"].shape, inputs["doc_lengths"].tolist()
-    (['paw', 'meow', 'bark'], (2, 3), [7, 10, 5])
-    """
-    from sklearn.utils.validation import check_is_fitted
-
-    from bagwise._utils.validation import check_array
-
-    check_is_fitted(lda)
-    counts = check_array(X, accept_sparse="csr", dtype=None)
-    topics = np.asarray(lda.components_, dtype=np.float64)
-    if counts.shape[1] != topics.shape[1]:
-        raise BagwiseError(f"X has {counts.shape[1]} columns, but the topics have {topics.shape[1]} words.")
-    named: Any = getattr(lda, "feature_names_in_", range(counts.shape[1])) if vocabulary is None else vocabulary
-    words = list(map(str, named))
-    if len(words) != counts.shape[1]:
-        raise BagwiseError(f"vocabulary has {how_many(len(words), 'words')}, but X has {counts.shape[1]} columns.")
-    totals, lengths = (np.asarray(counts.sum(axis=axis)).ravel() for axis in (0, 1))
-    kept, documents = np.flatnonzero(totals), np.flatnonzero(lengths)
-    if not len(kept):
-        raise BagwiseError("X has no words at all.")
-    shown = topics[:, kept]
-    return {
-        "topic_term_dists": shown / shown.sum(axis=1, keepdims=True),
-        "doc_topic_dists": np.asarray(lda.transform(X))[documents],
-        "doc_lengths": lengths[documents],
-        "vocab": [words[k] for k in kept.tolist()],
-        "term_frequency": totals[kept],
-    }
 
 
 def write_model(path: str | os.PathLike[str], header: dict[str, Any], state: dict[str, NDArray[Any]]) -> Path:
