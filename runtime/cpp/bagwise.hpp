@@ -968,7 +968,7 @@ struct Tokenizer {
         if (begins_with(pattern, "\\b") && ends_with(pattern, "\\b") && pattern.size() > 4)
             pattern = pattern.substr(2, pattern.size() - 4);
         shortest = pattern == "\\w+" || by_spaces ? 1 : pattern == "\\w\\w+" ? 2 : 0;
-        if (begins_with(pattern, "\\w{") && ends_with(pattern, ",}") && pattern.size() > 5 && pattern.size() < 9) {
+        if (begins_with(pattern, "\\w{") && ends_with(pattern, ",}") && pattern.size() > 5 && pattern.size() < 8 && pattern[3] != '0') {
             const string digits(pattern.substr(3, pattern.size() - 5));
             shortest = has_only(digits, "0123456789") ? std::stoi(digits) : 0;
         }

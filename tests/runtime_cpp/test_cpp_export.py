@@ -12,6 +12,7 @@ from bagwise import BagwiseError, Hierarchy, Model
 from bagwise.descriptors import HogLbp
 from bagwise.model import Head, edge, export_cpp, export_wasm
 from bagwise.model.files import model_bytes
+from bagwise.runtime import is_accepted_pattern
 from commands import as_json, bagwise
 from model_cases import MADE
 from runtime_cpp import binding
@@ -169,9 +170,10 @@ def images_by(descriptor, width):
 
 PATTERNS = [r"\w+", r"(?u)\w+", r"\b\w+\b", r"\w\w+", r"(?u)\b\w\w\w+\b", r"\w{3,}", r"\b\w{2,}\b", r"\S+", r"(?u)\S+"]
 PATTERNS += [r"\d+", r"[a-z]+", r"\w+(?:'\w+)?", r"(?u)\b[^\W\d_]+\b", r"\w{2,5}", r"\w", r"\b\S+\b", r"\b\w+"]
-PATTERNS += [r"\w{0,}", r"\w{1,}", r"(?u)(?u)\w+"]
+PATTERNS += [r"\w{0,}", r"\w{1,}", r"\w{99,}", r"\w{100,}", r"\w{02,}", r"(?u)(?u)\w+"]
 
 
+@pytest.mark.filterwarnings("ignore:The token_pattern")
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_patterns_are_refused_where_the_runtime_refuses_them(pattern, cpp, tmp_path):
     model = text_model(pattern=pattern)
@@ -183,6 +185,7 @@ def test_patterns_are_refused_where_the_runtime_refuses_them(pattern, cpp, tmp_p
             edge.for_devices(model)
     else:
         assert edge.for_devices(model) is model
+        assert is_accepted_pattern(pattern)
 
 
 REFUSED = {

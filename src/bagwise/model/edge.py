@@ -23,7 +23,7 @@ from bagwise.runtime import PATTERN
 __all__ = ["export_cpp", "export_wasm", "for_devices"]
 
 _DESCRIPTORS = ("DenseSIFT", "ColorSIFT", "ColorCells", "Patches")
-_WORD = r"\\w\+|\\w\\w\+|\\w\{(?!0+,)[0-9]{1,3},\}"
+_WORD = r"\\w\+|\\w\\w\+|\\w\{[1-9][0-9]?,\}"
 _PATTERN = re.compile(rf"(?:\(\?u\))?(?:{_WORD}|\\b(?:{_WORD})\\b|\\S\+)")
 _PATTERNS = r"\w+, \w\w+ and \w{n,}, also between \b and \b, and \S+"
 _SOURCES = ("bagwise.hpp", "bagwise.h", "bagwise_c.cpp")

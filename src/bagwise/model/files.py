@@ -39,10 +39,10 @@ from bagwise.runtime import (
     codebook_names,
     decoded_rows,
     decoded_weights,
+    is_accepted_pattern,
     name_of,
     read_model_file,
     scale_name,
-    unsafe_reason,
 )
 from bagwise.runtime_network import joined, split
 
@@ -92,18 +92,21 @@ def model_bytes(model: Any) -> bytes:
 
 
 def _parts_to_write(model: Any) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return the header and the arrays; raise an error if they could not be read back, warn of an unsafe pattern."""
+    """Return the header and the arrays; raise an error if they could not be read back.
+
+    Warns of a token pattern that has to be trusted.
+    """
     header, tensors = parts_of(model)
     try:
         check_sizes(tensors)
         check_classes(header["classes"])
     except ModelFileError as error:
         raise BagwiseError(f"The model cannot be saved: {error}") from error
-    reason = unsafe_reason(model.tokenizer.get("token_pattern", PATTERN))
-    if reason:
+    pattern = model.tokenizer.get("token_pattern", PATTERN)
+    if not is_accepted_pattern(pattern):
         warnings.warn(
-            f"The token_pattern of this model may take very long for some texts: {reason}. Its file is loaded by "
-            "Model.load(path, trust_pattern=True) alone. See docs/model-file.md for safe patterns.",
+            f"The token_pattern {pattern!r:.200} of this model is not one of those that are loaded from any file. Its "
+            "file is loaded by Model.load(path, trust_pattern=True) alone. docs/model-file.md lists the patterns.",
             stacklevel=4,
         )
     return header, tensors
@@ -117,7 +120,7 @@ def read_model(
 ) -> _M:
     """Read a model from a path or from the bytes of a file; `make` takes the parameters of `Model` and checks them.
 
-    A ``token_pattern`` that may take very long for some texts is refused, unless `trust_pattern` is true.
+    A ``token_pattern`` that is not known to be fast (docs/model-file.md) is refused, unless `trust_pattern` is true.
     """
     try:
         header, tensors = read_model_file(source)

@@ -563,8 +563,8 @@ class Model(SmallForms, ModelViews):
         The file may be a URL, such as ``s3://bucket/photos.bagwise``: it is copied to a temporary file first.
         `storage_options` are for URLs, see `open_collection`.
 
-        A ``token_pattern`` that may take very long for some texts is refused, unless `trust_pattern` is true. Models
-        of images described by a network of yours need its file, `network`: see `with_network`.
+        A ``token_pattern`` that is not known to be fast (docs/model-file.md) is refused, unless `trust_pattern` is
+        true. Models of images described by a network of yours need its file, `network`: see `with_network`.
         """
         with local_copy(as_place(path, storage_options), Limits()) as local:
             model = model_files.read_model(local, cls, trust_pattern=trust_pattern)
