@@ -65,7 +65,6 @@ def read_only(tmp_path, monkeypatch):
         ("export", "gone", "--out", "OUT.bagwise"),
         ("export", "gone", "--onnx", "OUT.onnx"),
         ("export", "gone", "--cpp", "OUT"),
-        ("export", "gone", "--wasm", "OUT"),
         ("export", "gone", "--atlas", "OUT.parquet"),
     ],
     ids=lambda command: " ".join(command[:1] + command[-2:]),
