@@ -131,9 +131,15 @@ def test_plans_count_what_fits_find(tmp_path):
 
 def test_options_are_read_from_files(tmp_path):
     path = tmp_path / "a.toml"
-    path.write_text("to = 7\nstop-words = 'english'\n")
-    assert FitOptions.from_mapping(read_config(path)) == FitOptions(n_groups=7, stop_words="english")
-    for text, said in [("to = ", "not valid TOML"), ("[fitt]\nto = 3", "not known"), ("to = 0", "at least 1")]:
+    path.write_text("groups = 7\nstop-words = 'english'\n")
+    assert FitOptions(**read_config(path)) == FitOptions(n_groups=7, stop_words="english")
+    for text, said in [
+        ("groups = ", "not valid TOML"),
+        ("[fitt]\ngroups = 3", "not known"),
+        ("groups = 0", "at least 1"),
+        ("n_groups = 3", "Did you mean 'groups'"),
+        ("stop_words = 'english'", "Did you mean 'stop-words'"),
+    ]:
         path.write_text(text)
         with pytest.raises(BagwiseError, match=said):
             read_config(path)

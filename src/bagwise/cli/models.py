@@ -61,7 +61,7 @@ def info(
 def cut(
     session: Session,
     model: ModelPath,
-    groups: Annotated[int, typer.Option("--groups", "--to", min=1, help="Number of groups.")],
+    groups: Annotated[int, typer.Option("--groups", min=1, help="Number of groups.")],
     out: Annotated[Path | None, typer.Option(help="New model file. Default: NAME-N.bagwise.")] = None,
     compact: Annotated[
         bool, typer.Option("--compact", help="Write a small model: this cut only, hashes instead of words.")
