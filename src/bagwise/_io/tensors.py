@@ -31,7 +31,7 @@ from bagwise.errors import BagwiseError
 # The longest JSON text that is written, and read unless a kind of file allows more.
 MAX_HEADER = 1 << 20
 # No kind of file allows more.
-_LONGEST_HEADER = 1 << 26
+_LONGEST_HEADER = 1 << 22
 _DTYPE_NAMES = TYPE_NAMES | {np.dtype(bool): "BOOL"}
 _DTYPES = {name: dtype for dtype, name in _DTYPE_NAMES.items()}
 _DEEPEST = 64  # lists and objects inside each other in a header
