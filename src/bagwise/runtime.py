@@ -2,10 +2,12 @@
 
 This file needs only NumPy and the standard library, so that it can be copied to where bagwise is not installed:
 
->>> from bagwise import runtime                     # or: import runtime, from a copy of this file
->>> model = runtime.load("tests/models/schema1/images.bagwise")
->>> model.transform(np.zeros((2, 4)), positions=[[0.1, 0.1], [0.9, 0.9]]).shape
-(20,)
+>>> import tempfile
+>>> from bagwise import Hierarchy, Model, runtime   # or: import runtime, from a copy of this file
+>>> saved = Model(modality="table", hierarchy=Hierarchy(3, [[0, 2]], [1.0]), n_groups=2, normalize=())
+>>> model = runtime.load(saved.save(tempfile.mkdtemp() + "/table.bagwise"))
+>>> model.transform_counts([3, 4, 5])
+array([8., 4.], dtype=float32)
 
 Models with words of a network take images: ``model.predict_images(image)`` runs the network by ONNX Runtime, for which
 ``runtime_network.py`` has to lie beside a copy of this file.
@@ -30,12 +32,12 @@ import numpy as np
 
 __all__ = ["ModelFileError", "RuntimeModel", "load", "read_model_file"]
 
-KIND, SCHEMA = "bagwise.Model", 3
+KIND, SCHEMA = "bagwise.Model", 1
 ITEMS, STEPS = ("images", "videos", "texts", "table"), ("l1", "power", "l2")
 TERMS, NORMS = ("count", "log", "sqrt"), (None, "l1", "l2")
 LAYOUT = ("vocabulary_size", "n_words", "classes", "heads", "pyramid", "normalize")
 ABOUT = ("kind", "schema", "library", "items", "criterion", "descriptor", "tokenizer", "path", "options", "provenance")
-# Members of headers of schema 2, and what they are where they are missing.
+# Members of headers that may be left out, and what they are then.
 OPTIONAL: dict[str, Any] = {"term": "count", "norm": None, "vocabularies": None, "weight_range": None}
 OPTIONAL |= {"calibration": None, "group_names": None, "flattened": None, "unedited": None, "assignment": None}
 OPTIONAL |= {"network": None}
@@ -527,13 +529,8 @@ def read_model_file(source: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]
     try:
         if not isinstance(source, (str, os.PathLike)):
             return _parse(np.frombuffer(source, np.uint8))
-        folder = os.path.isdir(source)  # of an earlier version; model.safetensors in it is a whole model
-        path = os.path.join(source, "model.safetensors") if folder else source
-        _check(not (folder and os.path.islink(path)), "model.safetensors is a link. Put the file itself there.")
-        empty = not os.path.isfile(path) or os.path.getsize(path) == 0
-        what = "it is a folder, in which " if folder else ""
-        _check(not empty, f"{what}there is no file {os.path.basename(path)!r}, or it is empty.")
-        return _parse(np.memmap(path, np.uint8, "r").view(np.ndarray))
+        _check(os.path.isfile(source) and os.path.getsize(source) > 0, "there is no such file, or it is empty.")
+        return _parse(np.memmap(source, np.uint8, "r").view(np.ndarray))
     except ModelFileError as error:
         raise ModelFileError(f"{name_of(source)} cannot be read as a model: {error}") from error
 
@@ -550,7 +547,7 @@ def _parse(content: np.ndarray) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     _check(kind == KIND, f"it holds {kind!r:.100}, not {KIND!r}.")
     newer = f"it was written by a newer bagwise, schema {schema!r:.20}; this one reads up to {SCHEMA}: upgrade."
     _check(not _is_count(schema, SCHEMA + 1), newer)
-    known = {*LAYOUT, *ABOUT} <= header.keys() <= {*LAYOUT, *ABOUT, *(OPTIONAL if schema != 1 else ())}
+    known = {*LAYOUT, *ABOUT} <= header.keys() <= {*LAYOUT, *ABOUT, *OPTIONAL}
     _check(_is_count(schema, 1) and known, "its header is not that of a model.")
     header = OPTIONAL | header
     arrays = {name: _array(name, entry) for name, entry in entries.items()}
@@ -566,9 +563,9 @@ def _parse(content: np.ndarray) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 
 def _check_sums(content: np.ndarray, spans: dict[str, slice], about: dict[str, Any]) -> None:
-    """Check the CRC-32 of every array, if the file has them; those of earlier versions have none."""
+    """Check the CRC-32 of every array."""
     sums = {name.removeprefix(SUM): held for name, held in about.items() if name.startswith(SUM)}
-    _check(not sums or sums.keys() == spans.keys(), f"it has checksums of {sorted(sums)!s:.200}, not of its arrays.")
+    _check(sums.keys() == spans.keys(), f"it has checksums of {sorted(sums)!s:.200}, not of its arrays.")
     for name, held in sums.items():
         found = f"{zlib.crc32(content[spans[name]].data):08x}"
         message = f"is {found}, expected {held!r:.50}; its bytes are not those that were written."
@@ -647,7 +644,7 @@ def _check_layout(header: dict[str, Any], forms: dict[str, tuple[str, tuple[int,
     lengths = {name: (0, *shape)[-1] for name, (_, shape) in forms.items()}
     flat, k = header["flattened"], lengths.get("scores", 0)
     _check(flat is None or _is_count(flat, k + 1, min(d - 1, 1 << 16)), f"its flattened cannot be {flat!r:.100}.")
-    compact = header["schema"] > 1 and "groups" in forms and _is_count(n, 1, d) and heads in ([], [n])
+    compact = "groups" in forms and _is_count(n, 1, d) and heads in ([], [n])
     m = d - flat + k if flat else d - n if compact else k
     _check(d - MOST_GROUPS <= m < d, f"{d} words cannot have {m} merges.")
     sizes = all(_is_count(size, d - m, flat or d) for size in [n, *heads]) and sorted(set(heads)) == heads
@@ -663,7 +660,7 @@ def _check_layout(header: dict[str, Any], forms: dict[str, tuple[str, tuple[int,
         if parts or name in forms:
             matrices[name] = size, max(1, lengths.get(name, 1))
     for name, shape in matrices.items():
-        int8 = header["schema"] > 2 and forms.get(name, [""])[0] == "|i1"
+        int8 = forms.get(name, [""])[0] == "|i1"
         wanted |= {name: ("|i1", shape), scale_name(name): ("<f4", shape[:1])} if int8 else {name: ("<f4", shape)}
     copied = header["network"]
     fit = isinstance(copied, dict) and copied.keys() == {"name", "notice"} and how is not None
@@ -677,16 +674,16 @@ def _check_layout(header: dict[str, Any], forms: dict[str, tuple[str, tuple[int,
     _check(span is None or (ratio and 0 < span[0] <= span[1] < LARGEST), f"its weight_range cannot be {span!r:.100}.")
     if span is not None:
         wanted["weight_codes"] = "|u1", (d,)
-    if header["schema"] > 1:
-        optional |= {} if span is not None else {"word_weights": ("<f4", (d,))}
-        optional["item_hashes"] = "<i8", (lengths.get("item_hashes", 0),)
-        if header["items"] == "table":
-            optional["column_shift"] = "<f8", (d,)
-        n_tables = (*forms.get("tables", ("", ()))[1], 0)[0]
-        optional["tables"] = wanted.get("groups", ["<i4"])[0], (min(max(n_tables, 2), MOST_TABLES), d)
-        if header["items"] == "texts" and "names" not in forms and "hashes" in forms:
-            wanted |= {"hashes": ("<u2", (d,)), "hash_starts": ("<i4", ((1 << HASH_BITS - LOW_BITS) + 1,))}
-        optional |= {name: form for name, form in forms.items() if name.startswith(UNUSED)}
+    else:
+        optional["word_weights"] = "<f4", (d,)
+    optional["item_hashes"] = "<i8", (lengths.get("item_hashes", 0),)
+    if header["items"] == "table":
+        optional["column_shift"] = "<f8", (d,)
+    n_tables = (*forms.get("tables", ("", ()))[1], 0)[0]
+    optional["tables"] = wanted.get("groups", ["<i4"])[0], (min(max(n_tables, 2), MOST_TABLES), d)
+    if header["items"] == "texts" and "names" not in forms and "hashes" in forms:
+        wanted |= {"hashes": ("<u2", (d,)), "hash_starts": ("<i4", ((1 << HASH_BITS - LOW_BITS) + 1,))}
+    optional |= {name: form for name, form in forms.items() if name.startswith(UNUSED)}
     wanted |= {name: form for name, form in optional.items() if name in forms}
     for name in sorted(forms.keys() | wanted.keys()):
         found, right = forms.get(name), wanted.get(name)

@@ -7,7 +7,7 @@ import pytest
 
 from bagwise import BagwiseError, Model, runtime
 from changed_files import change_header
-from models.make_models import text_model
+from model_cases import text_model
 
 LISTED = [
     *(r"(?u)\b\w\w+\b", r"\b\w+\b", r"\w+", r"\w\w+", r"\S+", r"[^\s]+", r"[a-z]{3,}", r"\b[a-zA-Z]{3,}\b"),

@@ -88,8 +88,8 @@ def cut(
 
 
 def size_of(path: Path) -> int:
-    """Bytes of a model: of a file, or of a folder of an earlier version."""
-    return sum(one.stat().st_size for one in ([path] if path.is_file() else path.rglob("*")) if one.is_file())
+    """Bytes of the file of a model."""
+    return path.stat().st_size
 
 
 def _say_derived(session: Session, model: Any) -> None:

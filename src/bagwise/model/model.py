@@ -558,7 +558,7 @@ class Model(SmallForms, ModelViews):
         storage_options: Mapping[str, Any] | None = None,
         network: Any = None,
     ) -> Model:
-        """Read a model that `save` wrote, or a folder of an earlier version. It is checked, and no code in it runs.
+        """Read a model that `save` wrote. It is checked, and no code in it runs.
 
         The file may be a URL, such as ``s3://bucket/photos.bagwise``: it is copied to a temporary file first.
         `storage_options` are for URLs, see `open_collection`.

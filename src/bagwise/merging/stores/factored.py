@@ -454,7 +454,7 @@ def make_factored_store(
     n_samples, d = X.shape
     limit = resolve_limit(memory_limit)
     least_beside = bytes_of_blocks(d, budget=0)
-    n_filled = X.nnz if sp.issparse(X) else np.count_nonzero(X)
+    n_filled = int(X.nnz if sp.issparse(X) else np.count_nonzero(X))
     if sp.issparse(X) or n_filled < _FILLED * n_samples * d:
         need, made = _BYTES_A_NON_ZERO * n_filled, sp.csr_array
         what = f"The sparse store keeps the {n_filled} non-zeros of {d} words by rows and by columns"
