@@ -96,7 +96,8 @@ def export_cpp(model: Model, folder: str | os.PathLike[str], *, embed: bool = Fa
 
     Examples
     --------
-    >>>     >>> from bagwise import Hierarchy, Model
+    >>> import tempfile
+    >>> from bagwise import Hierarchy, Model
     >>> from bagwise.model import Head, export_cpp
     >>> head = Head([[1, -1], [-1, 1]], [0, 0])
     >>> table = {"modality": "table", "hierarchy": Hierarchy(2, [], []), "n_groups": 2}
