@@ -8,15 +8,14 @@
 Models: Scene-15 (1,000 words of SIFT, 200 groups), Corel-1k (SIFT and colours), three pairs of newsgroups, MNIST as a
 table of counts; all from ``--work``, if they are there, otherwise fitted. Scores of C++ come by its C interface from
 the same pixels, texts and rows. Milliseconds are processor time of one core, medians, of the program that `bagwise
-export --cpp` writes, for a test image of Scene-15 enlarged to 640 x 480. The browser is Chromium, headless, if it and
-Emscripten are there. Needs g++, and for the peer OpenCV's headers (Debian: libopencv-dev).
+export --cpp` writes, for a test image of Scene-15 enlarged to 640 x 480. Needs g++, and for the
+peer OpenCV's headers (Debian: libopencv-dev).
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import re
 import resource
 import shutil
 import subprocess
@@ -31,7 +30,7 @@ import numpy as np
 from sklearn.base import clone
 
 from bagwise import Model, fit_model, open_collection
-from bagwise.model import export_cpp, export_wasm
+from bagwise.model import export_cpp
 from bagwise.sources import TableCollection
 from harness import ROOT, machine, print_table, print_targets
 
@@ -266,50 +265,6 @@ def _keypoints(model: Model, image: np.ndarray) -> list[tuple[float, float, floa
     return list(zip(x.tolist(), y.tolist(), sizes.tolist(), strict=True))
 
 
-def browser_row(
-    options: argparse.Namespace, model: Model, items: list[Any], image: np.ndarray
-) -> dict[str, Any] | None:
-    """The page in Chromium: classes of some images, and milliseconds; no request leaves the machine."""
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    if chromium is None or shutil.which("emcc") is None:
-        print("  no Chromium or no emcc: the page was not tried")
-        return None
-    from PIL import Image
-    from playwright.sync_api import sync_playwright
-
-    folder = options.work / "page"
-    shutil.rmtree(folder, ignore_errors=True)
-    export_wasm(model, folder)
-    some = [np.asarray(item) for item in items[:: max(1, len(items) // 20)][:20]]
-    requests: list[str] = []
-    with sync_playwright() as api:
-        browser = api.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        page = browser.new_page()
-        page.on("request", lambda request: requests.append(request.url))
-        page.goto((folder / "index.html").as_uri())
-        page.wait_for_selector("#for-images:visible")
-        found, times = [], []
-        for k, pixels in enumerate([*some, *[image] * 5]):
-            path = options.work / f"item-{k}.png"
-            Image.fromarray(pixels).save(path)
-            page.evaluate("document.getElementById('said').textContent = ''")
-            page.set_input_files("#image", path)
-            page.wait_for_selector("#said:not(:empty)")
-            said = page.inner_text("#said")
-            found.append(said.split(" (")[0])
-            times.append(float(re.findall(r"in ([\d.]+) ms", said)[0]))
-        browser.close()
-    expected = model.predict([*some, *[image] * 5]).tolist()
-    scripts = sum(path.stat().st_size for path in folder.iterdir() if path.name != "model.js")
-    return {
-        "images": len(found),
-        "same": sum(a == b for a, b in zip(found, expected, strict=True)),
-        "milliseconds": float(np.median(times[-5:])),
-        "elsewhere": sum(not url.startswith(("file:", "data:", "blob:")) for url in requests),
-        "size": scripts / 1e3,
-    }
-
-
 def scale_rows(options: argparse.Namespace) -> list[dict[str, Any]]:
     """Descriptors of every fourth training image of Scene-15 whose nearest word changes with the words' rounding."""
     train, _ = open_collection(options.data / "scene15/scene15.zip").split()
@@ -411,11 +366,6 @@ def measure_programs(options: argparse.Namespace) -> dict[str, float]:
         print_table([peer], heads)
         ratios = [programs[0][kind] / peer["dense"] for kind in ("float", "int8")]
         print(f"  ours takes {ratios[0]:.2f} of its time, int8 {ratios[1]:.2f}")
-    page = browser_row(options, forms["compact, int8"], items, pixels)
-    if page is not None:
-        print("The page in Chromium, int8")
-        heads = {"images": "images", "same": "class of Python", "milliseconds": "ms, 640 x 480"}
-        print_table([page], heads | {"elsewhere": "requests elsewhere", "size": "KB without model"})
     best = programs[0]
     return {
         "float, milliseconds": best["float"],

@@ -125,7 +125,6 @@ def measure_descriptors(grey: list[NDArray[np.uint8]], colour: list[NDArray[np.u
         (LocalBinaryPatterns(), grey),
         (LocalBinaryPatterns(uniform=True, cell=16), grey),
         (LBPD5(), grey),
-        (LBPD5(per="patch"), grey),
     ]:
         found = [descriptor.transform([image]) for image in images[:20]]
         rows.append({

@@ -1,4 +1,4 @@
-"""Merging wide vocabularies with labels, exactly: time and memory of the sparse and the factored store.
+"""Merging wide vocabularies with labels, exactly: time and memory of the sparse store.
 
     python benchmarks/wide.py            # everything, about 15 minutes on 2 cores
     python benchmarks/wide.py --quick    # small sizes, to see that it works
@@ -99,7 +99,7 @@ def compare(n: int, d: int, length: int) -> list[dict[str, Any]]:
     bagwise.warmup()
     X, y = make_texts(n, d, length)
     rows = []
-    for store in ("dense", "sparse", "factored"):
+    for store in ("dense", "sparse"):
         seconds, hierarchy = timed(
             lambda store=store: bagwise.merge_words(X, y, criterion="csm", store=store, n_jobs=2)
         )

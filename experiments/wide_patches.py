@@ -13,10 +13,8 @@ from numpy.typing import NDArray
 from bagwise import BagOfFeatures, Bags, SketchMerger, open_collection
 from bagwise.baselines import HashMerger
 from bagwise.codebooks.normalizing import normalize_rows
-from bagwise.descriptors import LBPD5
 from bagwise.descriptors.images import as_comparable, centres_in_unit_square, starts_of
 from bagwise.descriptors.lbp import pattern_codes
-from bagwise.merging import PatternWords
 from bagwise.merging.pooling import pool
 from bagwise.sources import Collection
 from experiments.classifying import linear_prediction
@@ -24,7 +22,7 @@ from experiments.differences import always, difference
 from experiments.pages import Claim, Section, Table
 from experiments.running import Cell, Options, Results
 from experiments.sets import few
-from experiments.wide_reducing import LABELS
+from experiments.wide_reducing import LABELS, pattern_groups
 
 PAPER = "BSC13"
 TITLE = "patterns of patches, encoded by VLAD"
@@ -109,8 +107,8 @@ def reduction(method: str, images: Collection, size: int) -> Reduce:
         return lambda X: _rooted(hashing.transform(X))
     if method == "vq":
         total = sum(rows.sum(axis=0) for rows, _, _ in _patches(images, LEARNING_STEP))
-        words = PatternWords(size, random_state=0).fit(sp.csr_array(np.atleast_2d(total)))
-        return lambda X: _rooted(words.transform(X))
+        groups = pattern_groups(np.asarray(total), size)
+        return lambda X: _rooted(pool(X, groups, int(groups.max()) + 1))
     merger = SketchMerger(size, bipolar=method == "bscb", n_jobs=1)
     for rows, _, _ in _patches(images, LEARNING_STEP):
         merger.partial_fit(rows)
@@ -118,10 +116,30 @@ def reduction(method: str, images: Collection, size: int) -> Reduce:
     return lambda X: _rooted(pool(X, labels, len(sizes), weights=signs, sizes=sizes))
 
 
-def _patches(images: Collection, step: int) -> Iterator[tuple[sp.csr_array, Any, Any]]:
-    """Shares of patterns in patches, offsets and positions, batch by batch."""
-    for bags in LBPD5(per="patch", patch=PATCH, step=step, n_jobs=1).iter_transform(images, batch_size=BATCH):
-        yield normalize_rows(sp.csr_array(bags.rows, dtype=np.float32), "l1"), bags.offsets, bags.positions
+def _patches(images: Collection, step: int) -> Iterator[tuple[sp.csr_array, NDArray[np.int64], NDArray[np.float32]]]:
+    """Relative frequencies of LBP-D5 in patches, offsets and positions, batch by batch."""
+    for batch in _batches(images):
+        described = [_codes(image, 2, step) for image in batch]
+        codes = np.concatenate([codes for codes, _ in described])
+        starts = codes.shape[1] * np.arange(len(codes) + 1)
+        counts = sp.csr_array((np.ones(codes.size, np.float32), codes.ravel(), starts), shape=(len(codes), 1 << 16))
+        counts.sum_duplicates()
+        offsets = np.cumsum([0, *(len(codes) for codes, _ in described)])
+        yield normalize_rows(counts, "l1"), offsets, np.concatenate([positions for _, positions in described])
+
+
+def _batches(images: Collection) -> Iterator[list[NDArray[Any]]]:
+    for start in range(0, len(images), BATCH):
+        yield [image for _, image in images[start : start + BATCH].load()]
+
+
+def _codes(image: NDArray[Any], radius: int, step: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """Codes of patterns whose window is inside a patch, one row a patch, and the positions of patches."""
+    rows, columns = (starts_of(side, PATCH, step) for side in image.shape[:2])
+    side = PATCH - 2 * radius
+    windows = sliding_window_view(pattern_codes(as_comparable(image), radius), (side, side))
+    codes = windows[np.ix_(rows, columns)].reshape(-1, side**2).astype(np.int32)
+    return codes, centres_in_unit_square(rows + PATCH / 2, columns + PATCH / 2, *image.shape[:2])
 
 
 def _reduced(images: Collection, step: int, reduce: Reduce) -> Iterator[Bags]:
@@ -131,17 +149,14 @@ def _reduced(images: Collection, step: int, reduce: Reduce) -> Iterator[Bags]:
 
 def _small_patterns(images: Collection, step: int) -> Iterator[Bags]:
     """The 256 patterns of 8 neighbours in the same patches, those whose window is in the patch."""
-    for start in range(0, len(images), BATCH):
+    for batch in _batches(images):
         values, positions = [], []
-        for _, image in images[start : start + BATCH].load():
-            codes = pattern_codes(as_comparable(image), 1)
-            rows, columns = (starts_of(side, PATCH, step) for side in image.shape[:2])
-            windows = sliding_window_view(codes, (PATCH - 2, PATCH - 2))
-            patches = windows[np.ix_(rows, columns)].reshape(-1, (PATCH - 2) ** 2)
-            places = patches + N_PATTERNS * np.arange(len(patches))[:, np.newaxis]
-            counts = np.bincount(places.ravel(), minlength=len(patches) * N_PATTERNS).reshape(-1, N_PATTERNS)
+        for image in batch:
+            patches, places = _codes(image, 1, step)
+            numbers = patches + N_PATTERNS * np.arange(len(patches))[:, np.newaxis]
+            counts = np.bincount(numbers.ravel(), minlength=len(patches) * N_PATTERNS).reshape(-1, N_PATTERNS)
             values.append(_rooted(normalize_rows(counts.astype(np.float32), "l1")))
-            positions.append(centres_in_unit_square(rows + PATCH / 2, columns + PATCH / 2, *image.shape[:2]))
+            positions.append(places)
         yield Bags.from_list(values, positions)
 
 

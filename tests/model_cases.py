@@ -8,14 +8,58 @@ import pytest
 from bagwise import BagwiseError, Hierarchy, Model, runtime
 from bagwise.descriptors import LBPD5, ColorCells, Patches
 from bagwise.merging.group_statistics import GroupStatistics
-from bagwise.model import Head
-from models.make_models import (
-    image_model,
-    random_hierarchy,
-    text_model,
-    weighted_image_model,
-    weighted_text_model,
-)
+from bagwise.model import Head, PathErrors
+
+TEXTS = ["The cat sat, the cat ran!", "A dog ran home", "", "Home: the dog, the dog", "unknown words"]
+
+
+def random_hierarchy(n_words, random):
+    """Merges at random, down to one word."""
+    roots, merges = list(range(n_words)), []
+    while len(roots) > 1:
+        s, t = sorted(random.choice(roots, 2, replace=False).tolist())
+        merges.append((s, t))
+        roots.remove(t)
+    return Hierarchy(n_words, merges, random.random(n_words - 1), "random")
+
+
+def image_model(random):
+    return Model(
+        modality="images",
+        hierarchy=random_hierarchy(12, random),
+        n_groups=4,
+        descriptor=Patches(patch=2, step=2),
+        codebook=random.normal(size=(12, 4)),
+        pyramid=5,
+        classes=["blue", "green", "rouge é"],
+        heads={n: Head(random.normal(size=(3, 5 * n)), random.normal(size=3)) for n in (2, 4)},
+        options={"words": 12, "to": [2, 4]},
+        provenance={"n_items": 6, "source": "made up"},
+    )
+
+
+def text_model(random):
+    names = ["cat", "dog", "home", "ran", "sat", "the", "the cat", "the dog"]
+    return Model(
+        modality="texts",
+        hierarchy=random_hierarchy(8, random),
+        n_groups=3,
+        word_names=names,
+        word_totals=np.arange(8, 0, -1),
+        tokenizer={"lowercase": True, "ngram_range": (1, 2), "stop_words": ["a"]},
+        classes=["cats", "dogs"],
+        heads={3: Head(random.normal(size=(2, 3)), random.normal(size=2))},
+        path=PathErrors([1, 3, 8], [0.5, 0.25, 0.2], [0.05, 0.05, 0.05], "made up"),
+    )
+
+
+def weighted_image_model(random):
+    return dataclasses.replace(image_model(random), term="sqrt", norm="l2", normalize=())
+
+
+def weighted_text_model(random):
+    weights = np.linspace(0, 3, 8)
+    return dataclasses.replace(text_model(random), term="log", word_weights=weights, norm="l2", normalize=())
 
 
 def refused(path, message, by=("library", "runtime")):

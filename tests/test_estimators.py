@@ -113,7 +113,7 @@ ITEMS = {name: kind for name, kind in FOUND.items() if name not in MATRICES}
 
 def test_all_packages_are_walked():
     assert {"WordMerger", "HashMerger", "SpectralClusterer", "BagOfFeatures", "PLSA", "BagNormalizer"} <= set(MATRICES)
-    assert {"DenseSIFT", "WordCounts", "SentenceVectors", "VideoHogHof", "WindowCodes"} <= set(ITEMS)
+    assert {"DenseSIFT", "WordCounts", "SentenceVectors", "VideoHogHof"} <= set(ITEMS)
     assert set(VARIANTS) | set(PARAMETERS) <= set(FOUND)
 
 

@@ -276,25 +276,6 @@ def test_errors_in_threads_are_raised():
         run_over_ranges(fail, 100, 2, size=10)
 
 
-def test_threads_are_counted_while_another_thread_imports_joblib():
-    code = """
-import threading
-from bagwise._utils.threads import number_of_threads
-imported, ended = threading.Event(), []
-def ask():
-    while not imported.is_set():
-        number_of_threads(-1)
-    ended.append(True)
-asking = threading.Thread(target=ask)
-asking.start()
-import joblib
-imported.set()
-asking.join()
-assert ended
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 def test_unknown_names_suggest_the_nearest():
     assert "Did you mean 'bound'?" in str(unknown_name("search", "bond", ["bound", "polar"]))
     assert "Did you mean" not in str(unknown_name("search", "xyzzy", ["bound", "polar"]))

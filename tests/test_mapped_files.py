@@ -3,6 +3,9 @@
 An index out of bounds would end the process of the tests.
 """
 
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -10,6 +13,7 @@ from bagwise import BagIndex, BagOfFeatures, Bags, BagwiseError
 from bagwise.training import ItemIndex
 from bagwise.training.index_words import IndexedWords
 from changed_files import change_tensor
+from saved_files import saved_files
 
 CHANGES = {
     "items": (65535, 0),
@@ -83,8 +87,8 @@ def test_indexes(tmp_path):
     assert (told > [100, 10]).all(), told
 
 
-def test_indexes_of_items(tmp_path, request):
-    whole = ItemIndex.load(request.path.parent / "models/files5/items.index").save(tmp_path / "items")
+def test_indexes_of_items(tmp_path):
+    whole = Path(shutil.copy(saved_files()["items.index"], tmp_path / "items"))
 
     def width(found):
         return found.model.n_cells * found.model.hierarchy.n_words

@@ -4,13 +4,15 @@ What are the topics about?
 
 :class:`bagwise.LatentDirichlet` finds topics in counts of words. Words of a topic are ranked by relevance, between
 their probability in the topic and how much more frequent they are there than elsewhere. The figure has the nine largest
-of 18 topics. :func:`bagwise.topics.to_pyldavis` gives pyLDAvis what it needs to show all of them on a page:
+of 18 topics. pyLDAvis shows all of them on a page:
 
 .. code-block:: python
 
     import pyLDAvis
 
-    pyLDAvis.save_html(pyLDAvis.prepare(**to_pyldavis(lda, counts, words)), "topics.html")
+    lengths, frequencies = (np.ravel(counts.sum(axis=axis)) for axis in (1, 0))
+    page = pyLDAvis.prepare(lda.topics_, lda.transform(counts), lengths, words, frequencies)
+    pyLDAvis.save_html(page, "topics.html")
 """
 
 import matplotlib.pyplot as plt
@@ -19,7 +21,6 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 from bagwise import LatentDirichlet
 from bagwise.datasets import make_corpus
-from bagwise.topics import to_pyldavis
 
 corpus = make_corpus(400)
 vectorizer = CountVectorizer(stop_words="english", min_df=3)
@@ -27,8 +28,7 @@ counts = vectorizer.fit_transform(corpus.data)
 words = vectorizer.get_feature_names_out()
 lda = LatentDirichlet(18, random_state=0).fit(counts)
 
-view = to_pyldavis(lda, counts, words)
-shares = np.average(view["doc_topic_dists"], axis=0, weights=view["doc_lengths"])
+shares = np.average(lda.transform(counts), axis=0, weights=np.ravel(counts.sum(axis=1)))
 top = lda.top_words(5, words=words, relevance=0.6)
 figure, panels = plt.subplots(3, 3, figsize=(9, 5.6), layout="constrained", sharex=True)
 for panel, topic in zip(panels.flat, np.argsort(-shares)[:9], strict=True):

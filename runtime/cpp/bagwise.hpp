@@ -85,7 +85,7 @@ using std::int32_t, std::int64_t, std::size_t, std::string, std::string_view, st
 // Limits far above real models, as in bagwise.runtime; sides of images and smoothing are limited by this runtime.
 constexpr int64_t kMostHeader = 1 << 22, kMostCells = 1 << 10, kMostGroups = 1 << 20, kMostTable = 1 << 25;
 constexpr int64_t kMostWords = 0x7fffffff, kMostCount = int64_t(1) << 62, kMostBytes = 1 << 30;
-constexpr int kDeepest = 64, kMostValues = 1 << 19, kMostParts = 16, kSchema = 3, kMostSide = 1 << 15;
+constexpr int kDeepest = 64, kMostValues = 1 << 19, kMostParts = 16, kSchema = 1, kMostSide = 1 << 15;
 constexpr double kLargest = 1e16, kLargestWeight = 1e37, kMostSmoothing = 1000;
 
 // ---- helpers ----
@@ -414,18 +414,14 @@ inline std::uint32_t crc32(const void *content, size_t size, std::uint32_t befor
     return ~sum;
 }
 
-// Read a file, or model.safetensors in a folder of an earlier version.
+// Read a file.
 inline vector<unsigned char> read_file(const string &path) {
     namespace fs = std::filesystem;
     std::error_code none;
-    fs::path file = fs::u8path(path);
-    const bool folder = fs::is_directory(file, none);
-    if (folder) file /= "model.safetensors";
-    check(!folder || !fs::is_symlink(file, none), "model.safetensors is a link. Put the file itself there.");
+    const fs::path file = fs::u8path(path);
     const bool there = fs::is_regular_file(file, none);
     const std::uintmax_t size = there ? fs::file_size(file, none) : 0;
-    const char *where = folder ? "it is a folder, in which there is no file " : "there is no file ";
-    check(there && !none && size > 0, where, Quoted{file.filename().u8string()}, ", or it is empty.");
+    check(there && !none && size > 0, "there is no such file, or it is empty.");
     check(size <= kMostBytes, "it has ", size, " bytes; accepted: up to ", kMostBytes, '.');
     vector<unsigned char> content(size);
     const std::unique_ptr<std::FILE, int (*)(std::FILE *)> opened(std::fopen(file.string().c_str(), "rb"), std::fclose);
@@ -474,7 +470,6 @@ class File {
     static string codebook_name(size_t v) { return v ? "codebook_" + std::to_string(v) : "codebook"; }
 
     Json header;
-    int schema = 0;
     int64_t d = 0, n = 0, n_cells = 0, flat = 0, n_merges = 0;  // flat: 0 for null
     vector<int64_t> heads, vocabularies;                        // one vocabulary at least
     bool compact = false;                                       // with groups instead of merges
@@ -496,7 +491,6 @@ class File {
         check(!number.is_count(kSchema + 1), "it was written by a newer bagwise, schema ", number,
               "; this one reads up to ", kSchema, ": upgrade.");
         check(number.is_count(1), "its header is not that of a model: schema is ", number, '.');
-        schema = static_cast<int>(number.whole);
         static constexpr const char *kNeeded[] = {
             "classes",   "criterion", "descriptor", "heads",      "items",   "kind",   "library",   "n_words",
             "normalize", "options",   "path",       "provenance", "pyramid", "schema", "tokenizer", "vocabulary_size"};
@@ -507,10 +501,8 @@ class File {
         size_t n_known = 0;
         for (const char *name : kNeeded)
             check(header.find(name), "its header is not that of a model: it has no ", name, '.'), ++n_known;
-        if (schema > 1)
-            for (const char *name : kOptional) n_known += header.find(name) != nullptr;
-        check(n_known == header.names.size(), "its header is not that of a model of schema ", schema,
-              ": it has other members.");
+        for (const char *name : kOptional) n_known += header.find(name) != nullptr;
+        check(n_known == header.names.size(), "its header is not that of a model: it has other members.");
     }
 
     void add(const string &name, const Json &entry) {
@@ -519,11 +511,11 @@ class File {
             return held.type == Json::list && held.items.size() <= 2 &&
                    all_of(held.items, [](const Json &one) { return one.is_count(); });
         };
-        int64_t size = type.is_one_of({"U8"}) || (schema > 2 && type.is_one_of({"I8"})) ? 1
-                       : type.is_one_of({"U16"})                                        ? 2
-                       : type.is_one_of({"F32", "I32"})                                 ? 4
-                       : type.is_one_of({"F64", "I64"})                                 ? 8
-                                                                                        : 0;
+        int64_t size = type.is_one_of({"U8", "I8"})     ? 1
+                       : type.is_one_of({"U16"})        ? 2
+                       : type.is_one_of({"F32", "I32"}) ? 4
+                       : type.is_one_of({"F64", "I64"}) ? 8
+                                                        : 0;
         const bool sound =
             entry.type == Json::object && size && are_counts(shape) && are_counts(places) && places.items.size() == 2;
         check(sound, "its array ", Quoted{name}, " cannot be ", entry, '.');
@@ -643,8 +635,7 @@ class File {
                      "flattened",
                      "null, or a number of groups above that of its merges, below that of its words, up to 65536");
         flat = flattened.whole;
-        compact =
-            !flat && schema > 1 && has("groups") && n >= 1 && n <= d && (heads.empty() || heads == vector<int64_t>{n});
+        compact = !flat && has("groups") && n >= 1 && n <= d && (heads.empty() || heads == vector<int64_t>{n});
         n_merges = flat ? d - flat + k : compact ? d - n : k;
         check(d - kMostGroups <= n_merges && n_merges < d, d, " words cannot have ", n_merges, " merges.");
         const auto fits = [&](int64_t size) { return size >= d - n_merges && size <= (flat ? flat : d); };
@@ -662,7 +653,7 @@ class File {
             if (has(name)) wanted[name] = one;
         };
         const auto either = [&](const string &name, const string &scale, int64_t rows, int64_t columns) {
-            const bool bytes = is(name, "I8");  // known in schema 3 alone
+            const bool bytes = is(name, "I8");
             wanted[name] = form(bytes ? "I8" : "F32", {rows, columns});
             if (bytes) wanted[scale] = form("F32", {rows});
         };
@@ -683,19 +674,17 @@ class File {
         optional("word_totals", form("F64", {d}));
         const bool coded = header.at("weight_range").type != Json::null;
         if (coded) wanted["weight_codes"] = form("U8", {d});
-        if (schema > 1) {
-            if (!coded) optional("word_weights", form("F32", {d}));
-            optional("item_hashes", form("I64", {width("item_hashes")}));
-            if (header.at("items").text == "table") optional("column_shift", form("F64", {d}));
-            const int64_t n_tables = has("tables") ? arrays_.at("tables").n_rows : 0;
-            optional("tables", form(flat || compact ? narrow : "I32",
-                                    {std::min<int64_t>(std::max<int64_t>(n_tables, 2), kMostParts), d}));
-            if (texts && !has("names") && has("hashes"))
-                wanted["hashes"] = form("U16", {d}), wanted["hash_starts"] = form("I32", {257});
-            for (const auto &[name, array] : arrays_)  // that only the library reads
-                if (begins_with(name, "edits") || begins_with(name, "unedited_") || begins_with(name, "statistics"))
-                    wanted[name] = array.form;
-        }
+        if (!coded) optional("word_weights", form("F32", {d}));
+        optional("item_hashes", form("I64", {width("item_hashes")}));
+        if (header.at("items").text == "table") optional("column_shift", form("F64", {d}));
+        const int64_t n_tables = has("tables") ? arrays_.at("tables").n_rows : 0;
+        optional("tables", form(flat || compact ? narrow : "I32",
+                                {std::min<int64_t>(std::max<int64_t>(n_tables, 2), kMostParts), d}));
+        if (texts && !has("names") && has("hashes"))
+            wanted["hashes"] = form("U16", {d}), wanted["hash_starts"] = form("I32", {257});
+        for (const auto &[name, array] : arrays_)  // that only the library reads
+            if (begins_with(name, "edits") || begins_with(name, "unedited_") || begins_with(name, "statistics"))
+                wanted[name] = array.form;
         for (const auto &[name, array] : arrays_) {
             const auto right = wanted.find(name);
             check(right != wanted.end(), "its array ", Quoted{name}, " is ", array.form, ", expected none.");
@@ -709,7 +698,6 @@ class File {
     void check_sums(const Json &about) {
         const size_t n_sums = std::count_if(about.names.begin(), about.names.end(),
                                             [](const string &name) { return begins_with(name, "crc32."); });
-        if (n_sums == 0) return;  // of an earlier version
         for (const auto &[name, array] : arrays_) {
             const Json *held = about.find("crc32." + name);
             check(held && n_sums == arrays_.size(), "it has ", n_sums,
@@ -968,7 +956,7 @@ struct Tokenizer {
         if (begins_with(pattern, "\\b") && ends_with(pattern, "\\b") && pattern.size() > 4)
             pattern = pattern.substr(2, pattern.size() - 4);
         shortest = pattern == "\\w+" || by_spaces ? 1 : pattern == "\\w\\w+" ? 2 : 0;
-        if (begins_with(pattern, "\\w{") && ends_with(pattern, ",}") && pattern.size() > 5 && pattern.size() < 9) {
+        if (begins_with(pattern, "\\w{") && ends_with(pattern, ",}") && pattern.size() > 5 && pattern.size() < 8 && pattern[3] != '0') {
             const string digits(pattern.substr(3, pattern.size() - 5));
             shortest = has_only(digits, "0123456789") ? std::stoi(digits) : 0;
         }
@@ -1197,16 +1185,14 @@ struct Descriptor {
         max_side = given.at("max_side").type == Json::null ? 0 : integer(given, "max_side", 3);
         const int patch = integer(given, kind == color_cells ? "cell" : "patch", is_sift ? 4 : 1);
         if (kind == color_sift) option = one_of(given, "space", {"opponent", "rg", "c", "rgb"});
-        if (kind == patches)
-            option = one_of(given, given.find("normalization") ? "normalization" : "normalize",
-                            {"mean", "standard", "l2", ""});
+        if (kind == patches) option = one_of(given, "normalize", {"mean", "standard", "l2", ""});
         needs_color = kind == color_sift || (kind == patches && one_of(given, "mode", {"grey", "rgb"}) == "rgb");
         n_channels = !needs_color ? 1 : option == "rg" ? 2 : 3;
         if (is_sift) add_scales(given, patch);
         else scales.emplace_back(patch, 0, false);
         width = is_sift ? 128 * n_channels : kind == color_cells ? 6 : static_cast<size_t>(patch) * patch * n_channels;
-        const size_t n_wanted = kind == color_cells ? 2 : kind == color_sift ? 5 : 4;
-        check(given.items.size() == n_wanted + (given.find("max_side") != nullptr), "its descriptor ", name,
+        const size_t n_wanted = kind == color_cells ? 3 : kind == color_sift ? 6 : 5;
+        check(given.items.size() == n_wanted && given.find("max_side"), "its descriptor ", name,
               " has other parameters: ", given, '.');
     }
 

@@ -2,10 +2,12 @@
 
 This file needs only NumPy and the standard library, so that it can be copied to where bagwise is not installed:
 
->>> from bagwise import runtime                     # or: import runtime, from a copy of this file
->>> model = runtime.load("tests/models/schema1/images.bagwise")
->>> model.transform(np.zeros((2, 4)), positions=[[0.1, 0.1], [0.9, 0.9]]).shape
-(20,)
+>>> import tempfile
+>>> from bagwise import Hierarchy, Model, runtime   # or: import runtime, from a copy of this file
+>>> saved = Model(modality="table", hierarchy=Hierarchy(3, [[0, 2]], [1.0]), n_groups=2, normalize=())
+>>> model = runtime.load(saved.save(tempfile.mkdtemp() + "/table.bagwise"))
+>>> model.transform_counts([3, 4, 5])
+array([8., 4.], dtype=float32)
 
 Models with words of a network take images: ``model.predict_images(image)`` runs the network by ONNX Runtime, for which
 ``runtime_network.py`` has to lie beside a copy of this file.
@@ -17,7 +19,6 @@ two words differ by about a millionth of the squared lengths, a count may move f
 from __future__ import annotations
 
 import copy
-import functools
 import importlib
 import itertools
 import json
@@ -31,12 +32,12 @@ import numpy as np
 
 __all__ = ["ModelFileError", "RuntimeModel", "load", "read_model_file"]
 
-KIND, SCHEMA = "bagwise.Model", 3
+KIND, SCHEMA = "bagwise.Model", 1
 ITEMS, STEPS = ("images", "videos", "texts", "table"), ("l1", "power", "l2")
 TERMS, NORMS = ("count", "log", "sqrt"), (None, "l1", "l2")
 LAYOUT = ("vocabulary_size", "n_words", "classes", "heads", "pyramid", "normalize")
 ABOUT = ("kind", "schema", "library", "items", "criterion", "descriptor", "tokenizer", "path", "options", "provenance")
-# Members of headers of schema 2, and what they are where they are missing.
+# Members of headers that may be left out, and what they are then.
 OPTIONAL: dict[str, Any] = {"term": "count", "norm": None, "vocabularies": None, "weight_range": None}
 OPTIONAL |= {"calibration": None, "group_names": None, "flattened": None, "unedited": None, "assignment": None}
 OPTIONAL |= {"network": None}
@@ -54,9 +55,15 @@ NETWORK_SIZES = (2_939_120, 3_350_000)  # numbers of an embedded network, withou
 ASSIGNMENTS, MOST_NEIGHBORS = ("hard", "localized"), 1000  # how descriptors are assigned to words; most words of one
 MOST_PARTS = 1 << 20  # signs in a header that begin a value, or look so: these take memory
 DEEPEST, LONGEST_NAME = 64, 10_000  # lists and objects inside each other in a header; characters of a class
-# Kinds of parts of regular expressions; the most steps of a safe one at a character, and at a border of words.
-CHARACTERS, REPEATS = ("LITERAL", "NOT_LITERAL", "ANY", "IN"), ("MAX_REPEAT", "MIN_REPEAT")
-MOST_STEPS, MOST_BETWEEN = 1000, 30
+# Token patterns that are loaded from any file: one or more of these characters, or a number of them; words with
+# apostrophes and hyphens inside; each with or without (?u) and borders of words. They find all tokens in linear time.
+CHARACTERS = (r"\w", r"\S", r"[^\s]", r"[a-z]", r"[A-Za-z]", r"[a-zA-Z]", r"[^\W\d_]", r"[\w']", r"[\w-]", r"[\w'-]")
+COMPOUNDS = (r"\w+(?:'\w+)?", r"\w+(?:-\w+)*", r"\w+(?:'\w+)*", r"\w+(?:['-]\w+)*", r"\w+(?:[-']\w+)*")
+ACCEPTED = re.compile(
+    r"(?:\(\?u\))?(?P<border>\\b)?(?:(?P<one>{})(?:(?P=one)?\+|\{{[1-9]\d?,(?:[1-9]\d?)?\}})|{})(?(border)\\b)".format(
+        *("|".join(map(re.escape, patterns)) for patterns in (CHARACTERS, COMPOUNDS))
+    )
+)
 BLOCK_ROWS, LARGEST = 256, 1e16  # descriptors per block, so that distances stay in cache; squares fit in float32
 MOST_STEP, SCALES = 127, (1e-30, 1e13)  # of words and heads of 8 bits: the largest integer; smallest and largest scale
 
@@ -68,7 +75,7 @@ class ModelFileError(ValueError):
 def load(source: Any, *, trust_pattern: bool = False, network: Any = None) -> RuntimeModel:
     """Read a model from a path or from the bytes of a file: checked, memory-mapped, without running code.
 
-    A ``token_pattern`` that may take very long for some texts is refused, unless `trust_pattern` is true. `network` is
+    A ``token_pattern`` that is not among the `ACCEPTED` ones is refused, unless `trust_pattern` is true. `network` is
     what describes images where the file does not hold it: the path of an ONNX file, or of a model that holds it, or its
     tensors by name. No path in a file is ever opened.
     """
@@ -442,101 +449,21 @@ def _is_tokenizer(options: Any) -> bool:
     return sound and few and words and {type(options.get(name, True)) for name in ("binary", "lowercase")} == {bool}
 
 
-def _flat(parts: Any) -> list[tuple[str, Any]]:
-    """Return the kind of each part of a parsed pattern and what it holds; the parts of groups instead of groups."""
-    found = list[tuple[str, Any]]()
-    for kind, held in parts:
-        group = str(kind) == "SUBPATTERN" and not (held[1] or held[2])  # without options
-        found += _flat(held[3]) if group else [(str(kind), held)]
-    return found
+def is_accepted_pattern(pattern: str) -> bool:
+    r"""Return whether a token pattern is one of those that are loaded from any file; `ACCEPTED` lists them.
 
-
-def _steps(parts: Any, rest: int = 0, sure: bool = True) -> tuple[int, bool]:
-    """Return the most steps by which a search matches parts or fails, and whether they never fail.
-
-    `rest` and `sure` say this of what follows. If that never fails, the search tries no second way to match the parts:
-    what they repeat, however long, is in the match. Otherwise the steps of all ways are added up.
+    >>> is_accepted_pattern(r"(?u)\b\w\w+\b"), is_accepted_pattern("(?:a+)+b")
+    (True, False)
     """
-    for kind, held in reversed(_flat(parts)):
-        if kind in (*CHARACTERS, "AT"):
-            rest, sure = rest + 1, False
-        elif kind == "BRANCH":
-            ways = [_steps(one, rest, sure) for one in held[1]]
-            rest, sure = sum(way[0] for way in ways), any(way[1] for way in ways)
-        else:
-            _check(kind in REPEATS, f"it has {kind} inside")
-            least, most, body = held
-            _check(body.getwidth()[0], "it repeats what may be empty")
-            skip = rest
-            for number in range(least + (most > least) if sure else most, 0, -1):
-                steps, never_fails = _steps(body, rest, sure)
-                rest, sure = (steps + skip, sure) if number > least else (steps, never_fails)
-        _check(rest <= MOST_STEPS, "what it repeats may be read in many ways, or in vain")
-    return rest, sure
-
-
-def _all_are(of_words: bool, parts: Any) -> bool:
-    """Whether all characters that parts match are characters of words, or none are; False for some that are hard."""
-    sets, sound = ("WORD", "DIGIT") if of_words else ("NOT_WORD", "SPACE"), True
-    for kind, held in _flat(parts):
-        if kind in ("LITERAL", "RANGE"):
-            first, last = held if kind == "RANGE" else (held, held)
-            numbers = range(first, min(last, first + 1000) + 1)
-            sound &= last in numbers and all((chr(n).isalnum() or n == ord("_")) == of_words for n in numbers)
-        elif kind == "IN" and str(held[0][0]) == "NEGATE":
-            sound &= ("CATEGORY_NOT_WORD" if of_words else "CATEGORY_WORD") in {str(one) for _, one in held}
-        elif kind in ("IN", *REPEATS):
-            sound &= _all_are(of_words, held if kind == "IN" else held[2])
-        else:
-            sound &= kind == "CATEGORY" and str(held).removeprefix("CATEGORY_") in sets
-    return sound
-
-
-def _steps_between_borders(parts: list[tuple[str, Any]]) -> int:
-    r"""Return the steps of parts between ``\b`` and ``\b``, of which one may be endless.
-
-    Only one character may be repeated without end, as the last part. It is read again from few other borders, because
-    the match goes to the last one. After words there may be one ``(?:-\w+)*``: a match can end at the border before.
-    """
-    repeated = _flat(parts[-1][1][2]) if parts[-1][0] in REPEATS else []
-    runs = [parts[:-1], repeated[1:]] if len(repeated) > 1 and len(parts) > 1 else [parts]
-    apart = _all_are(False, repeated[:1]) and all(_all_are(True, run) for run in runs)
-    _check(len(runs) == 1 or (apart and parts[-1][1][0] < 2), "what it repeats may turn out to be in vain")
-    total = 0
-    for *before, (kind, held) in runs:
-        single = kind in REPEATS and [one for one, _ in _flat(held[2])] in [[name] for name in CHARACTERS]
-        steps, _ = _steps([*before, (kind, (held[0], held[0], held[2]) if single else held)], 1, sure=False)
-        total += steps
-    _check(total <= MOST_BETWEEN, "it may be read in many ways between two borders")
-    return total
-
-
-@functools.lru_cache
-def unsafe_reason(pattern: str) -> str:
-    """Return why a regular expression may take long for some texts; "" if the time is proportional to their length."""
-    try:
-        parsed = re._parser.parse(pattern)  # type: ignore[attr-defined]
-        _check(parsed.state.flags in (0, re.UNICODE), "it has options")
-        parts, total = _flat(parsed), 0
-        for one in map(_flat, parts[0][1][1] if len(parts) == 1 and parts[0][0] == "BRANCH" else [parts]):
-            try:
-                total += _steps(one)[0]
-            except ModelFileError:
-                if len(one) < 3 or any(str(held) != "AT_BOUNDARY" for _, held in (one[0], one[-1])):
-                    raise
-                total += _steps_between_borders(one[1:-1])
-        _check(total <= MOST_STEPS, "it has many alternatives")
-    except (ModelFileError, RecursionError) as error:
-        return str(error)
-    return ""
+    return ACCEPTED.fullmatch(pattern) is not None
 
 
 def check_pattern(options: dict[str, Any]) -> None:
-    """Raise an error if the regular expression of a tokenizer may take long for some texts; see `unsafe_reason`."""
+    """Raise an error unless the regular expression of a tokenizer is an accepted one."""
     pattern = options.get("token_pattern", PATTERN)
-    reason = unsafe_reason(pattern)
     advice = r"If you trust who made it, load it with trust_pattern=True; otherwise use a pattern such as \w+"
-    _check(not reason, f"its token_pattern {pattern!r:.200} may take very long for some texts: {reason}. {advice}")
+    why = "is not one of those that are known to take time proportional to the length of a text"
+    _check(is_accepted_pattern(pattern), f"its token_pattern {pattern!r:.200} {why}. {advice}")
 
 
 def split_text(text: str, options: dict[str, Any]) -> list[str]:
@@ -602,13 +529,8 @@ def read_model_file(source: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]
     try:
         if not isinstance(source, (str, os.PathLike)):
             return _parse(np.frombuffer(source, np.uint8))
-        folder = os.path.isdir(source)  # of an earlier version; model.safetensors in it is a whole model
-        path = os.path.join(source, "model.safetensors") if folder else source
-        _check(not (folder and os.path.islink(path)), "model.safetensors is a link. Put the file itself there.")
-        empty = not os.path.isfile(path) or os.path.getsize(path) == 0
-        what = "it is a folder, in which " if folder else ""
-        _check(not empty, f"{what}there is no file {os.path.basename(path)!r}, or it is empty.")
-        return _parse(np.memmap(path, np.uint8, "r").view(np.ndarray))
+        _check(os.path.isfile(source) and os.path.getsize(source) > 0, "there is no such file, or it is empty.")
+        return _parse(np.memmap(source, np.uint8, "r").view(np.ndarray))
     except ModelFileError as error:
         raise ModelFileError(f"{name_of(source)} cannot be read as a model: {error}") from error
 
@@ -625,7 +547,7 @@ def _parse(content: np.ndarray) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     _check(kind == KIND, f"it holds {kind!r:.100}, not {KIND!r}.")
     newer = f"it was written by a newer bagwise, schema {schema!r:.20}; this one reads up to {SCHEMA}: upgrade."
     _check(not _is_count(schema, SCHEMA + 1), newer)
-    known = {*LAYOUT, *ABOUT} <= header.keys() <= {*LAYOUT, *ABOUT, *(OPTIONAL if schema != 1 else ())}
+    known = {*LAYOUT, *ABOUT} <= header.keys() <= {*LAYOUT, *ABOUT, *OPTIONAL}
     _check(_is_count(schema, 1) and known, "its header is not that of a model.")
     header = OPTIONAL | header
     arrays = {name: _array(name, entry) for name, entry in entries.items()}
@@ -641,9 +563,9 @@ def _parse(content: np.ndarray) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 
 def _check_sums(content: np.ndarray, spans: dict[str, slice], about: dict[str, Any]) -> None:
-    """Check the CRC-32 of every array, if the file has them; those of earlier versions have none."""
+    """Check the CRC-32 of every array."""
     sums = {name.removeprefix(SUM): held for name, held in about.items() if name.startswith(SUM)}
-    _check(not sums or sums.keys() == spans.keys(), f"it has checksums of {sorted(sums)!s:.200}, not of its arrays.")
+    _check(sums.keys() == spans.keys(), f"it has checksums of {sorted(sums)!s:.200}, not of its arrays.")
     for name, held in sums.items():
         found = f"{zlib.crc32(content[spans[name]].data):08x}"
         message = f"is {found}, expected {held!r:.50}; its bytes are not those that were written."
@@ -722,7 +644,7 @@ def _check_layout(header: dict[str, Any], forms: dict[str, tuple[str, tuple[int,
     lengths = {name: (0, *shape)[-1] for name, (_, shape) in forms.items()}
     flat, k = header["flattened"], lengths.get("scores", 0)
     _check(flat is None or _is_count(flat, k + 1, min(d - 1, 1 << 16)), f"its flattened cannot be {flat!r:.100}.")
-    compact = header["schema"] > 1 and "groups" in forms and _is_count(n, 1, d) and heads in ([], [n])
+    compact = "groups" in forms and _is_count(n, 1, d) and heads in ([], [n])
     m = d - flat + k if flat else d - n if compact else k
     _check(d - MOST_GROUPS <= m < d, f"{d} words cannot have {m} merges.")
     sizes = all(_is_count(size, d - m, flat or d) for size in [n, *heads]) and sorted(set(heads)) == heads
@@ -738,7 +660,7 @@ def _check_layout(header: dict[str, Any], forms: dict[str, tuple[str, tuple[int,
         if parts or name in forms:
             matrices[name] = size, max(1, lengths.get(name, 1))
     for name, shape in matrices.items():
-        int8 = header["schema"] > 2 and forms.get(name, [""])[0] == "|i1"
+        int8 = forms.get(name, [""])[0] == "|i1"
         wanted |= {name: ("|i1", shape), scale_name(name): ("<f4", shape[:1])} if int8 else {name: ("<f4", shape)}
     copied = header["network"]
     fit = isinstance(copied, dict) and copied.keys() == {"name", "notice"} and how is not None
@@ -752,16 +674,16 @@ def _check_layout(header: dict[str, Any], forms: dict[str, tuple[str, tuple[int,
     _check(span is None or (ratio and 0 < span[0] <= span[1] < LARGEST), f"its weight_range cannot be {span!r:.100}.")
     if span is not None:
         wanted["weight_codes"] = "|u1", (d,)
-    if header["schema"] > 1:
-        optional |= {} if span is not None else {"word_weights": ("<f4", (d,))}
-        optional["item_hashes"] = "<i8", (lengths.get("item_hashes", 0),)
-        if header["items"] == "table":
-            optional["column_shift"] = "<f8", (d,)
-        n_tables = (*forms.get("tables", ("", ()))[1], 0)[0]
-        optional["tables"] = wanted.get("groups", ["<i4"])[0], (min(max(n_tables, 2), MOST_TABLES), d)
-        if header["items"] == "texts" and "names" not in forms and "hashes" in forms:
-            wanted |= {"hashes": ("<u2", (d,)), "hash_starts": ("<i4", ((1 << HASH_BITS - LOW_BITS) + 1,))}
-        optional |= {name: form for name, form in forms.items() if name.startswith(UNUSED)}
+    else:
+        optional["word_weights"] = "<f4", (d,)
+    optional["item_hashes"] = "<i8", (lengths.get("item_hashes", 0),)
+    if header["items"] == "table":
+        optional["column_shift"] = "<f8", (d,)
+    n_tables = (*forms.get("tables", ("", ()))[1], 0)[0]
+    optional["tables"] = wanted.get("groups", ["<i4"])[0], (min(max(n_tables, 2), MOST_TABLES), d)
+    if header["items"] == "texts" and "names" not in forms and "hashes" in forms:
+        wanted |= {"hashes": ("<u2", (d,)), "hash_starts": ("<i4", ((1 << HASH_BITS - LOW_BITS) + 1,))}
+    optional |= {name: form for name, form in forms.items() if name.startswith(UNUSED)}
     wanted |= {name: form for name, form in optional.items() if name in forms}
     for name in sorted(forms.keys() | wanted.keys()):
         found, right = forms.get(name), wanted.get(name)

@@ -55,8 +55,7 @@ def _merge() -> None:
         merge_words(data, y, criterion="nda")
         WordMerger(n_groups=3).fit(data, y).transform(data)
         SketchMerger(n_groups=3).fit(data).transform(data)
-    for store in ("factored", "sparse"):
-        merge_words(X, y, store=store)
+    merge_words(X, y, store="sparse")
     for criterion in ("mme", "aib", "clusters", "mmi", "lpp"):
         merge_words(X, y, criterion=criterion)
     merge_allowed(MergedPairs(X[:, :8].copy(), X[:, :8].copy()), np.array([[0, 1]]), n_groups=2)
@@ -79,7 +78,7 @@ def _model() -> None:
 
 def _describe_and_encode() -> None:
     images = list(np.random.default_rng(0).integers(0, 256, size=(2, 40, 40, 3), dtype=np.uint8))
-    for descriptor in (ColorCells(), HogLbp(), LocalBinaryPatterns(), LBPD5(per="patch")):
+    for descriptor in (ColorCells(), HogLbp(), LocalBinaryPatterns(), LBPD5()):
         descriptor.transform(images)
     bags = ColorSIFT().transform(images)
     points = np.random.default_rng(0).normal(size=(1 << 16, 64)) * 0.9 ** np.arange(64)

@@ -12,15 +12,17 @@ from typer.testing import CliRunner
 
 from bagwise import Model, open_collection
 from bagwise.cli.app import app
+from bagwise.cli.options import OPTION_NAMES
 from bagwise.cli.printing import command_line
 from bagwise.explorer import open_workspace
-from bagwise.training import ItemIndex, evaluate_model
+from bagwise.training import FitOptions, ItemIndex, evaluate_model
+from bagwise.training.options import _parameters
 from commands import as_json, bagwise
 from model_cases import MADE
 from small_sources import texts, write_image_folder, write_records, write_table, write_text_folder, zipped
 
-IMAGES = ("--descriptor", "patches", "--words", 12, "--to", 4, "--folds", 2)
-TEXTS = ("--to", 4, "--folds", 2)
+IMAGES = ("--descriptor", "patches", "--words", 12, "--groups", 4, "--folds", 2)
+TEXTS = ("--groups", 4, "--folds", 2)
 
 
 @pytest.fixture(scope="module")
@@ -189,12 +191,12 @@ def test_pages_of_search_show_pictures(stripes, tmp_path, monkeypatch):
 
 
 def test_cut_needs_no_training(stripes, tmp_path):
-    bagwise("cut", stripes / "stripes.bagwise", "--to", 2, "--out", tmp_path / "two.bagwise")
+    bagwise("cut", stripes / "stripes.bagwise", "--groups", 2, "--out", tmp_path / "two.bagwise")
     assert Model.load(tmp_path / "two.bagwise") == Model.load(stripes / "stripes.bagwise").cut(2).trim()
     told = as_json("info", tmp_path / "two.bagwise")["model"]
     assert (told["n_words"], told["vocabulary_size"]) == (2, 12)
-    assert "--groups must be from 1 to 2" in bagwise("cut", tmp_path / "two.bagwise", "--to", 5, code=1)
-    bagwise("cut", tmp_path / "two.bagwise", "--to", 1)
+    assert "--groups must be from 1 to 2" in bagwise("cut", tmp_path / "two.bagwise", "--groups", 5, code=1)
+    bagwise("cut", tmp_path / "two.bagwise", "--groups", 1)
     assert Model.load(tmp_path / "two-1.bagwise").n_groups == 1
 
 
@@ -299,7 +301,7 @@ def test_nothing_is_like_a_query_without_known_words(words, tmp_path):
 
 def test_rows_of_tables_are_queries(tmp_path):
     source = write_table(tmp_path / "counts.csv")
-    bagwise("fit", source, "--to", 4, "--folds", 2, "--no-report", "--out", tmp_path / "counts.bagwise")
+    bagwise("fit", source, "--groups", 4, "--folds", 2, "--no-report", "--out", tmp_path / "counts.bagwise")
     assert not (tmp_path / "counts.report.html").exists()
     every = as_json("search", tmp_path / "counts.index", source, "-k", 1, "--keep-query")["queries"]
     assert [entry["hits"][0]["id"] for entry in every[:1]] == ["0"]
@@ -311,13 +313,20 @@ def test_rows_of_tables_are_queries(tmp_path):
 def test_the_command_line_wins_over_the_configuration(tmp_path):
     source = write_records(tmp_path / "texts.csv")
     config = tmp_path / "fit.toml"
-    config.write_text('[fit]\nto = 3\nfolds = 2\ncriterion = "aib"\nmin-count = 1\n')
+    config.write_text('[fit]\ngroups = 3\nfolds = 2\ncriterion = "aib"\nmin-count = 1\n')
     fit = ("fit", source, "--config", config, "--no-index", "--no-report")
     assert as_json(*fit, "--out", tmp_path / "a.bagwise")["model"]["n_words"] == 3
-    model = as_json(*fit, "--to", 5, "--criterion", "mmi", "--out", tmp_path / "b.bagwise")["model"]
+    model = as_json(*fit, "--groups", 5, "--criterion", "mmi", "--out", tmp_path / "b.bagwise")["model"]
     assert (model["n_words"], model["criterion"], model["options"]["min_count"]) == (5, "mmi", 1)
-    config.write_text("too = 3")
-    assert "Did you mean 'to'?" in bagwise(*fit, "--out", tmp_path / "c.bagwise", code=1)
+    config.write_text("group = 3")
+    assert "Did you mean 'groups'?" in bagwise(*fit, "--out", tmp_path / "c.bagwise", code=1)
+
+
+def test_configurations_have_the_names_of_the_command_line():
+    of_python = {one.name for one in dataclasses.fields(FitOptions)} - {"limits"}  # --limit, one by one
+    names = {name.removeprefix("--"): parameter for parameter, name in OPTION_NAMES.items() if parameter in of_python}
+    assert _parameters(dict.fromkeys(names, 1), "here") == dict.fromkeys(names.values(), 1)
+    assert {"groups", "words", "frames", "jobs", "seed", "on-error"} <= names.keys()
 
 
 def test_a_dry_run_writes_nothing(stripes, tmp_path, monkeypatch):
@@ -354,18 +363,9 @@ def test_criteria_are_compared_on_the_same_folds(tmp_path):
     assert "--criterion" in bagwise("compare", source, "--criterion", "csm", code=2)  # it would do nothing
 
 
-@pytest.mark.parametrize("to", ["--5", "²", "some"])
-def test_what_is_no_number_of_groups_is_refused(tmp_path, to):
-    assert "--groups must be" in bagwise("fit", write_records(tmp_path / "texts.csv"), f"--to={to}", code=1)
-
-
-def test_groups_and_to_are_the_same_option(tmp_path):
-    source = write_records(tmp_path / "texts.csv")
-    made = [tmp_path / "groups.bagwise", tmp_path / "to.bagwise"]
-    for option, out in zip(("--groups", "--to"), made, strict=True):
-        bagwise("fit", source, option, 4, "--folds", 0, "--no-report", "--no-index", "--out", out)
-        assert Model.load(out).n_groups == 4
-        assert as_json("cut", out, option, 2, "--out", out, "--force")["n_groups"] == 2
+@pytest.mark.parametrize("groups", ["--5", "²", "some"])
+def test_what_is_no_number_of_groups_is_refused(tmp_path, groups):
+    assert "--groups must be" in bagwise("fit", write_records(tmp_path / "texts.csv"), f"--groups={groups}", code=1)
 
 
 @pytest.mark.parametrize(
@@ -379,7 +379,7 @@ def test_groups_and_to_are_the_same_option(tmp_path):
         (("index", "MODEL", "SOURCE", "--metric", "chi"), "Unknown --metric: 'chi'. Did you mean 'chi2'?"),
         (("index", "MODEL", "SOURCE", "--map", "tsn"), "Unknown --map: 'tsn'. Did you mean 'tsne'?"),
         (("fit", "SOURCE", "--map", "pca"), "Unknown --map: 'pca'"),
-        (("cut", "MODEL", "--to", 9999), "--groups must be from 1 to"),
+        (("cut", "MODEL", "--groups", 9999), "--groups must be from 1 to"),
     ],
 )
 def test_errors_name_the_option(words, tmp_path, monkeypatch, command, said):

@@ -13,7 +13,7 @@ from commands import WAIT_IN_MERGING, as_json, bagwise, process
 from small_sources import png, texts, write_image_folder, write_records, write_text_folder
 from waiting import PATIENCE, read_until
 
-SMALL = ("--to", 4, "--folds", 0)
+SMALL = ("--groups", 4, "--folds", 0)
 
 
 @pytest.fixture(scope="module")
@@ -80,14 +80,16 @@ def test_existing_outputs_are_refused_before_any_work(made, monkeypatch):
     assert "or another name with --report." in bagwise(*evaluate, code=1)
     transform = ("transform", made / "texts.bagwise", made / "texts.csv", "--out")
     assert "must end in .npz, .csv or .parquet" in bagwise(*transform, made / "f.txt", code=1)
-    assert "exists already" in bagwise("cut", made / "texts.bagwise", "--to", 2, "--out", made / "texts.csv", code=1)
+    assert "exists already" in bagwise(
+        "cut", made / "texts.bagwise", "--groups", 2, "--out", made / "texts.csv", code=1
+    )
 
 
 def test_force_replaces_all_outputs(tmp_path):
     source = write_records(tmp_path / "texts.csv")
     fit = ("fit", source, "--folds", 0, "--no-report", "--out", tmp_path / "texts.bagwise")
-    bagwise(*fit, "--to", 4)
-    bagwise(*fit, "--to", 3, "--force")
+    bagwise(*fit, "--groups", 4)
+    bagwise(*fit, "--groups", 3, "--force")
     assert Model.load(tmp_path / "texts.bagwise").n_groups == 3
     assert ItemIndex.load(tmp_path / "texts.index").model.n_groups == 3
     assert leftovers(tmp_path) == []
@@ -142,7 +144,7 @@ def test_of_two_runs_with_the_same_output_the_last_that_ends_wins(tmp_path, monk
 @pytest.mark.stress
 def test_two_runs_with_the_same_output(tmp_path):
     source = write_records(tmp_path / "texts.csv")
-    fit = ("fit", source, "--folds", 0, "--no-report", "--out", tmp_path / "texts.bagwise", "--to")
+    fit = ("fit", source, "--folds", 0, "--no-report", "--out", tmp_path / "texts.bagwise", "--groups")
     runs = [process(*fit, n) for n in (3, 4)]
     errors = [run.communicate(timeout=PATIENCE)[1] for run in runs]
     assert 0 in [run.returncode for run in runs], errors
@@ -214,7 +216,7 @@ def test_models_and_indexes_from_the_future(made, tmp_path):
 
     shutil.copy(made / "texts.bagwise", tmp_path / "new.bagwise")
     from_the_future(tmp_path / "new.bagwise")
-    for arguments in (["info"], ["evaluate"], ["cut", "--to", 2]):
+    for arguments in (["info"], ["evaluate"], ["cut", "--groups", 2]):
         name, *rest = arguments
         source = [made / "texts.csv"] if name == "evaluate" else []
         assert "newer bagwise" in bagwise(name, tmp_path / "new.bagwise", *source, *rest, code=1)
@@ -249,7 +251,7 @@ def test_strange_names_print_safely_and_round_trip(tmp_path):
         (folder / name).write_text(text)
     ids = open_collection(source).ids
     out = tmp_path / "sp ace.bagwise"
-    output = bagwise("fit", source, "--to", 4, "--folds", 2, "--min-count", 1, "--out", out)
+    output = bagwise("fit", source, "--groups", 4, "--folds", 2, "--min-count", 1, "--out", out)
     assert str(out) in output
     assert all(line.isprintable() for line in output.splitlines())
     index = ItemIndex.load(tmp_path / "sp ace.index")

@@ -139,7 +139,7 @@ def test_an_interrupted_fit_says_so_and_leaves_nothing(tmp_path, number, code):
     source = write_records(tmp_path / "texts.csv")
     work = tmp_path / "work"
     work.mkdir()
-    fit = ("fit", source, "--to", 4, "--folds", 0, "--log-file", tmp_path / "log")
+    fit = ("fit", source, "--groups", 4, "--folds", 0, "--log-file", tmp_path / "log")
     running = process(*fit, script=WAIT_IN_MERGING, cwd=work)
     read_until(running, "merging")
     running.send_signal(number)

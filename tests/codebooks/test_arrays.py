@@ -1,12 +1,11 @@
 """k-means and encoding by functions of an array module: NumPy always, CuPy where there is a device."""
 
-import pickle
 import sys
 
 import numpy as np
 import pytest
 
-from bagwise import BagIndex, BagOfFeatures, Bags, BagwiseError, ManifoldBagOfFeatures, SketchMerger
+from bagwise import BagOfFeatures, Bags, BagwiseError, ManifoldBagOfFeatures
 from bagwise._utils.devices import to_device, to_host
 from bagwise.codebooks import _cuda, assign_words, encode_bags, kmeans_words
 from bagwise.codebooks import kmeans as kmeans_module
@@ -241,10 +240,3 @@ def test_a_device_without_cupy_is_refused(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
     with pytest.raises(BagwiseError, match=r"bagwise\[gpu\]"):
         BagOfFeatures(2, device="cuda").fit(vectors(9))
-
-
-@pytest.mark.parametrize("estimator", [BagOfFeatures, ManifoldBagOfFeatures, SketchMerger, BagIndex])
-def test_pickles_of_earlier_versions_have_no_device(estimator):
-    old = estimator()
-    del old.__dict__["device"]
-    assert pickle.loads(pickle.dumps(old)).device is None

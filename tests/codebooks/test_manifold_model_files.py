@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from bagwise import BagwiseError, Hierarchy, ManifoldBagOfFeatures
+from changed_files import write_arrays
 
 NUMBERS = ("scale_", "sigma_histogram_", "n_iter_", "n_features_in_")
 ARRAYS = ("codebook_", "initial_codebook_", "objective_", "held_out_objective_", "embedding_")
@@ -39,7 +40,7 @@ def change(path, new, *, header=None, tensors=None):
     about = json.loads(json.loads(path.read_bytes()[8 : 8 + length])["__metadata__"]["bagwise"])
     if header is not None:
         header(about)
-    save_file(arrays | (tensors or {}), new, metadata={"bagwise": json.dumps(about)})
+    write_arrays(new, arrays | (tensors or {}), about)
     return new
 
 

@@ -30,7 +30,6 @@ from bagwise.descriptors import (
     LocalBinaryPatterns,
     NetworkFeatures,
     Patches,
-    SparseBags,
 )
 from bagwise.descriptors.describing import Describer, RowBuffer, describe_items
 from bagwise.descriptors.registry import DESCRIPTORS
@@ -50,7 +49,6 @@ ALL = [
     LocalBinaryPatterns(),
     LocalBinaryPatterns(uniform=True, cell=10),
     LBPD5(),
-    LBPD5(per="patch"),
     NetworkFeatures(side=64),
 ]
 every = pytest.mark.parametrize("descriptor", ALL, ids=lambda descriptor: repr(descriptor))
@@ -75,8 +73,6 @@ def saved(folder, images):
 def arrays_of(result):
     if isinstance(result, Bags):
         return [result.values, result.offsets, result.positions]
-    if isinstance(result, SparseBags):
-        return [*arrays_of(result.rows), result.offsets, result.positions]
     return [result.data, result.indices, result.indptr, np.array(result.shape)]
 
 
@@ -90,10 +86,6 @@ def assert_same(one, other):
 def joined(parts):
     if isinstance(parts[0], Bags):
         return Bags.concatenate(parts)
-    if isinstance(parts[0], SparseBags):
-        lengths = np.concatenate([part.lengths for part in parts])
-        rows = sp.vstack([part.rows for part in parts], format="csr")
-        return SparseBags(rows, [0, *np.cumsum(lengths)], np.concatenate([part.positions for part in parts]))
     return sp.vstack(parts, format="csr")
 
 

@@ -7,13 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from bagwise import BagwiseError
-from bagwise.descriptors import LBPD5, HogLbp, LocalBinaryPatterns, SparseBags
+from bagwise.descriptors import LBPD5, HogLbp, LocalBinaryPatterns
 from bagwise.descriptors._kernels import gradient_histograms
 from bagwise.descriptors.hog_lbp import hog_features
 from bagwise.descriptors.lbp import pattern_codes, uniform_bins
-from bagwise.merging import PatternWords
-from bagwise.merging.pattern_words import nearest_centers, pattern_bits
 
 AROUND_3 = [(0, 0), (0, 1), (0, 2), (1, 2), (2, 2), (2, 1), (2, 0), (1, 0)]
 AROUND_5 = [
@@ -120,50 +117,6 @@ def test_histograms_of_65536_patterns(image):
     np.testing.assert_array_equal(X.toarray(), [expected, expected])
 
 
-@given(st.integers(3, 30), st.integers(3, 30), st.integers(5, 18), st.integers(1, 12))
-@settings(max_examples=25)
-def test_sparse_histograms_of_patches(height, width, patch, step):
-    image = np.random.default_rng(height * width).integers(0, 3, (height, width)).astype(np.uint8)
-    bags = LBPD5(per="patch", patch=patch, step=step).transform([image])
-    n_rows, n_columns = (max(0, (side - patch) // step + 1) for side in (height, width))
-    assert bags.lengths.tolist() == [n_rows * n_columns]
-    assert bags.rows.has_canonical_format
-    for row, (x, y) in zip(bags.rows, bags.positions, strict=True):
-        left, top = round(x * width - patch / 2), round(y * height - patch / 2)
-        codes = codes_by_definition(image[top : top + patch, left : left + patch], 2)
-        patterns, counts = np.unique(codes, return_counts=True)
-        np.testing.assert_array_equal(row.indices, patterns)
-        np.testing.assert_array_equal(row.data, counts)
-    assert bags.rows.sum() == bags.n_rows * (patch - 4) ** 2
-
-
-def test_one_patch_is_the_image():
-    image = np.random.default_rng(0).integers(0, 256, (16, 16)).astype(np.uint8)
-    bags = LBPD5(per="patch").transform([image, image[:15], image])
-    assert bags.lengths.tolist() == [1, 0, 1]
-    np.testing.assert_array_equal(bags.sums().toarray(), LBPD5().transform([image, image[:2], image]).toarray())
-
-
-def test_sparse_bags():
-    rows = sp.random_array((7, 5), density=0.5, format="csr", random_state=0)
-    bags = SparseBags(rows, [0, 3, 3, 7], np.linspace(0, 1, 14).reshape(7, 2))
-    assert (len(bags), bags.n_rows, bags.n_features, bags.lengths.tolist()) == (3, 7, 5, [3, 0, 4])
-    np.testing.assert_array_equal(bags[-1].toarray(), rows.toarray()[3:])
-    np.testing.assert_array_equal(sp.vstack(list(bags)).toarray(), rows.toarray())
-    np.testing.assert_allclose(bags.sums().toarray(), [part.sum(axis=0) for part in np.split(rows.toarray(), [3, 3])])
-    assert "3 bags, 7 rows x 5 features of float64" in repr(bags)
-    with pytest.raises(IndexError, match="There is no bag 3"):
-        bags[3]
-    with pytest.raises(BagwiseError, match=r"chosen by its number, got slice\. Use \.rows"):
-        bags[1:]
-    with pytest.raises(BagwiseError, match="offsets must go from 0 to the number of rows, 7"):
-        SparseBags(rows, [0, 6])
-    with pytest.raises(BagwiseError, match=r"holds a CSR matrix, got ndarray\. For dense rows use Bags"):
-        SparseBags(rows.toarray(), [0, 7])
-    with pytest.raises(BagwiseError, match="positions must have one row"):
-        SparseBags(rows, [0, 7], np.zeros((6, 2)))
-
-
 def triangle(t):
     return max(0.0, 1.0 - abs(t))
 
@@ -243,68 +196,3 @@ def test_the_root_form_keeps_the_strength_of_gradients_and_counts_all_patterns()
     counts = LocalBinaryPatterns(uniform=True, cell=8, normalize=None).describe(image)[0]  # 0: all dark, 57: all bright
     shared = np.column_stack([counts[:, 1:57], counts[:, 0] + counts[:, 57], counts[:, 58]])
     np.testing.assert_allclose(root[:, 31:] ** 2, shared / shared.sum(axis=1, keepdims=True), atol=1e-6)
-
-
-def some_counts(seed=0, d=65536, n=6, filled=0.01):
-    return sp.random_array(
-        (n, d),
-        density=filled,
-        format="csr",
-        random_state=seed,
-        data_sampler=lambda size: np.arange(1, size + 1) % 7 + 1,
-    )
-
-
-def test_the_table_of_words_is_that_of_k_means_over_occurrences():
-    from sklearn.cluster import KMeans
-
-    X = some_counts(d=64, filled=0.4)
-    words = PatternWords(n_groups=5, n_init=3, random_state=0).fit(X)
-    occurrences = np.repeat(pattern_bits(64), X.sum(axis=0).astype(int), axis=0)
-    # the centres are a fixed point of k-means over all occurrences, one by one
-    again = KMeans(5, init=words.centers_, n_init=1).fit(occurrences)
-    np.testing.assert_allclose(again.cluster_centers_, words.centers_, atol=1e-12)
-    distances = ((pattern_bits(64)[:, None] - words.centers_) ** 2).sum(axis=2)
-    np.testing.assert_allclose(
-        distances[np.arange(64), words.labels_], distances.min(axis=1), atol=1e-12
-    )  # also those that never occurred
-    np.testing.assert_array_equal(np.unique(words.labels_, return_index=True)[1].argsort(), np.arange(5))
-
-
-def test_squared_distances_of_patterns_count_bits():
-    bits = pattern_bits(65536)
-    assert bits.shape == (65536, 16)
-    pairs = np.random.default_rng(0).integers(0, 65536, (50, 2))
-    for a, b in pairs.tolist():
-        assert ((bits[a] - bits[b]) ** 2).sum() == (a ^ b).bit_count()
-    np.testing.assert_array_equal(nearest_centers(bits, bits[[0, 65535]]), bits.sum(axis=1) > 8)
-
-
-def test_words_of_65536_patterns():
-    X = some_counts()
-    words = PatternWords(n_groups=20, max_iter=5, random_state=0).fit(X)
-    Z = words.transform(X)
-    assert sp.issparse(Z)
-    assert Z.shape == (6, 20)
-    np.testing.assert_allclose(Z.sum(axis=1), X.sum(axis=1))
-    np.testing.assert_allclose(words.transform(X.toarray()), Z.toarray())
-    expected = [np.bincount(words.labels_, weights=row, minlength=20) for row in X.toarray()]
-    np.testing.assert_allclose(Z.toarray(), expected)
-    again = PatternWords(n_groups=20, max_iter=5, random_state=0).fit(X)
-    np.testing.assert_array_equal(again.labels_, words.labels_)
-    np.testing.assert_array_equal(again.centers_, words.centers_)
-    # only sums over images matter
-    total = sp.csr_array(X.sum(axis=0)[np.newaxis])
-    np.testing.assert_array_equal(PatternWords(20, max_iter=5, random_state=0).fit(total).labels_, words.labels_)
-
-
-def test_few_patterns_are_words_themselves():
-    X = np.array([[0, 3, 0, 0, 1, 0, 0, 2]])
-    words = PatternWords(n_groups=5).fit(X)
-    np.testing.assert_array_equal(words.centers_, [[1, 0, 0], [0, 0, 1], [1, 1, 1]])
-    np.testing.assert_array_equal(words.labels_[[1, 4, 7]], [0, 1, 2])
-    assert words.get_feature_names_out().tolist() == ["pattern0", "pattern1", "pattern2"]
-    with pytest.raises(BagwiseError, match="counts no pattern"):
-        PatternWords().fit(np.zeros((2, 8)))
-    with pytest.raises(ValueError, match="Negative values"):
-        PatternWords().fit([[1.0, -1.0]])

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from experiments.patterns import N_QUARTERS, Patterns, in_images, learning_images, scenes
 from experiments.running import Options, Results
 from experiments.wide_draws import drawn
-from experiments.wide_reducing import LABELS, reductions
+from experiments.wide_reducing import LABELS, pattern_groups, reductions
 from sklearn.decomposition import PCA
 
 from bagwise import BagOfFeatures, Bags, SketchMerger, open_collection
@@ -57,6 +57,24 @@ def test_sketches_are_those_of_the_library(X):
     for method, how in (("bsc", {}), ("pka", {"n_neighbors": 10}), ("bscb", {"bipolar": True})):
         merger = SketchMerger(7, n_jobs=1, **how).fit(X)
         np.testing.assert_allclose(reductions(method, X, [3, 7])[7].apply(X), merger.transform(X).toarray(), rtol=1e-5)
+
+
+def test_groups_of_patterns_are_those_of_k_means_over_occurrences():
+    from sklearn.cluster import KMeans
+
+    totals = np.random.default_rng(0).poisson(0.7, 64)
+    labels = pattern_groups(totals, 5)
+    bits = (np.arange(64)[:, None] >> np.arange(6) & 1).astype(float)
+    occurrences, groups = np.repeat(bits, totals, axis=0), np.repeat(labels, totals)
+    centers = np.array([occurrences[groups == group].mean(axis=0) for group in range(5)])
+    # a fixed point of k-means over all occurrences, one by one
+    again = KMeans(5, init=centers, n_init=1).fit(occurrences)
+    np.testing.assert_allclose(again.cluster_centers_, centers, atol=1e-12)
+    distances = ((bits[:, None] - centers) ** 2).sum(axis=2)
+    np.testing.assert_allclose(distances[np.arange(64), labels], distances.min(axis=1), atol=1e-12)  # also unseen ones
+    np.testing.assert_array_equal(np.unique(labels, return_index=True)[1].argsort(), np.arange(5))
+    # no more patterns than groups: each is one
+    np.testing.assert_array_equal(pattern_groups(np.array([0, 3, 0, 0, 1, 0, 0, 2]), 5)[[1, 4, 7]], [0, 1, 2])
 
 
 def test_draws_have_as_many_of_each_class_and_the_first_is_the_fixed_one():

@@ -17,13 +17,13 @@ def test_out_may_be_a_folder(tmp_path, monkeypatch):
     write_records(tmp_path / "texts.csv")
     (tmp_path / "models").mkdir()
     monkeypatch.chdir(tmp_path)
-    bagwise("fit", "texts.csv", "--folds", 0, "--to", 3, "--out", "models")
+    bagwise("fit", "texts.csv", "--folds", 0, "--groups", 3, "--out", "models")
     names = ["texts.bagwise", "texts.index", "texts.report.html"]
     assert sorted(path.name for path in (tmp_path / "models").iterdir()) == names
-    bagwise("fit", "texts.csv", "--folds", 0, "--to", 3, "--no-report", "--no-index", "--out", ".")
+    bagwise("fit", "texts.csv", "--folds", 0, "--groups", 3, "--no-report", "--no-index", "--out", ".")
     assert (tmp_path / "texts.bagwise").read_bytes() == (tmp_path / "models" / "texts.bagwise").read_bytes()
     bagwise("index", "texts.bagwise", "texts.csv", "--out", ".")
-    bagwise("cut", "texts.bagwise", "--to", 2, "--out", "models")
+    bagwise("cut", "texts.bagwise", "--groups", 2, "--out", "models")
     assert (tmp_path / "texts.index").is_file()
     assert (tmp_path / "models" / "texts-2.bagwise").is_file()
 
@@ -65,7 +65,6 @@ def read_only(tmp_path, monkeypatch):
         ("export", "gone", "--out", "OUT.bagwise"),
         ("export", "gone", "--onnx", "OUT.onnx"),
         ("export", "gone", "--cpp", "OUT"),
-        ("export", "gone", "--wasm", "OUT"),
         ("export", "gone", "--atlas", "OUT.parquet"),
     ],
     ids=lambda command: " ".join(command[:1] + command[-2:]),
@@ -78,7 +77,7 @@ def test_outputs_are_tried_before_anything_is_read(command, read_only, tmp_path,
 
 def test_folders_and_indexes_are_tried_before_items_are_counted(read_only, tmp_path, monkeypatch):
     source = write_records(tmp_path / "texts.csv")
-    bagwise("fit", source, "--folds", 0, "--to", 3, "--no-report", "--out", tmp_path / "m.bagwise")
+    bagwise("fit", source, "--folds", 0, "--groups", 3, "--no-report", "--out", tmp_path / "m.bagwise")
     shutil.copy(tmp_path / "m.index", read_only / "m.index")
     monkeypatch.setattr(TextVectorizer, "count_part", pytest.fail)
     for command in (
@@ -93,7 +92,7 @@ def test_what_shows_items_is_for_the_user_alone(tmp_path):
     source, umask = write_records(tmp_path / "texts.csv"), os.umask(0o022)
     try:
         out = ("--out", tmp_path / "m.bagwise", "--markdown", tmp_path / "page")
-        bagwise("fit", source, "--folds", 0, "--to", 3, *out)
+        bagwise("fit", source, "--folds", 0, "--groups", 3, *out)
         bagwise("predict", tmp_path / "m.bagwise", "--query-text", "a ripe apple", "--out", tmp_path / "answers.csv")
         bagwise("explain", tmp_path / "m.bagwise", "-t", "a ripe apple", "--html", tmp_path / "why.html")
         bagwise("search", tmp_path / "m.index", "-t", "a ripe apple", "--page", tmp_path / "found.html")

@@ -72,7 +72,7 @@ def test_labels_and_splits_of_images_come_from_a_file(photos, tmp_path):
     assert told["test"]["n_items"] == 4
     assert as_json("evaluate", tmp_path / "a.bagwise", folder, "--labels", path)["n_items"] == 4
     assert f"If labels.csv holds them: --labels '{path}'" in notes(
-        "fit", folder, *QUICK, "--to", 3, "--no-report", "--no-index", "--out", tmp_path / "b.bagwise"
+        "fit", folder, *QUICK, "--groups", 3, "--no-report", "--no-index", "--out", tmp_path / "b.bagwise"
     )
 
 

@@ -23,7 +23,7 @@ import atexit
 atexit.register(lambda: print(sorted(sys.modules), file=sys.stderr))
 """
 LEARNING = {"bagwise.training.fit", "bagwise.training.evaluate", "bagwise.merging.criteria", "bagwise.merging.engine"}
-SLOW = {"sklearn", "pandas", "numba", "joblib", "scipy.stats", "scipy.special", "cv2", "PIL", "pyarrow", *LEARNING}
+SLOW = {"sklearn", "pandas", "numba", "scipy.stats", "scipy.special", "cv2", "PIL", "pyarrow", *LEARNING}
 
 
 @pytest.fixture(scope="module")

@@ -64,7 +64,7 @@ def test_columns_to_keep_must_be_there(rows, tmp_path):
 
 
 def test_words_of_a_model_may_have_the_names_of_labels(rows, tmp_path):
-    """A model of an earlier version took a column Class as a word."""
+    """A column Class that is no label is a word."""
     X, y = rows
     path = write(tmp_path / "a.csv", ["Class", "b", "target"], [*X.T[:2], y])
     bagwise("fit", path, "--label", "target", "--out", tmp_path / "a.bagwise")

@@ -12,6 +12,8 @@ import random
 import re
 import zipfile
 
+from changed_files import checksums
+
 _BYTES = (0x00, 0x01, 0x7F, 0x80, 0xFF, 0x0A, 0x0D, 0x22, 0x2C, 0x2D, 0x30, 0x39, 0x3D, 0x5B, 0x7B)
 _INTEGERS = (0, 1, -1, 2, 255, 256, 2**15, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 1, 2**62, 2**63 - 1, -(2**31), -(2**63))
 _NUMBERS = (
@@ -237,8 +239,9 @@ def _tensors(rng, content):
     elif tensors:
         data = _change_tensor(rng, data, rng.choice(tensors)[1])
     try:
-        # mostly without checksums, which would refuse the rest
-        sums = {} if rng.random() < 0.9 else {k: v for k, v in entries["__metadata__"].items() if k != "bagwise"}
+        held = entries.pop("__metadata__")
+        # mostly those of the new bytes: others would refuse the rest
+        sums = checksums(entries, data) if rng.random() < 0.9 else {k: v for k, v in held.items() if k != "bagwise"}
         entries["__metadata__"] = {"bagwise": _write_json(about)} | sums
         header = _write_json(entries).encode("utf-8", "surrogatepass")
     except RecursionError:

@@ -30,8 +30,6 @@ from small_sources import (
     zipped,
 )
 
-MODELS = Path(__file__).parents[1] / "models"
-
 
 @dataclass(frozen=True)
 class Target:
@@ -50,9 +48,15 @@ class Target:
     helped: bool = False
 
 
-def _kept(*patterns):
-    """Files that the repository has."""
-    return lambda folder: sorted(path for pattern in patterns for path in MODELS.glob(pattern) if path.is_file())
+def _saved(*endings):
+    """Files of `saved_files` whose names end so."""
+
+    def found(folder):
+        from saved_files import saved_files
+
+        return [path for name, path in sorted(saved_files().items()) if name.endswith(endings)]
+
+    return found
 
 
 def _use_model(path):
@@ -81,7 +85,7 @@ def _models(folder):
     from model_cases import MADE
 
     return [
-        *_kept("schema*/*.bagwise")(folder),
+        *_saved(".bagwise")(folder),
         *(make().save(folder / f"{name}.bagwise") for name, make in MADE.items()),
     ]
 
@@ -153,16 +157,6 @@ def _use_item_index(path):
         found.map.to_parts()
 
 
-def _use_index_folder(path):
-    """Load an index of the first version, a folder, with this list of items."""
-    from bagwise.training import ItemIndex
-
-    folder = path.parent / "items.index"
-    shutil.copytree(MODELS / "files1/items.index", folder)
-    (folder / "items.json").write_bytes(path.read_bytes())
-    ItemIndex.load(folder).similar(0, 2)
-
-
 @functools.cache
 def _sharded_index():
     """A folder of shards, made once in each process, which removes it."""
@@ -197,8 +191,9 @@ def _use_group_names(path):
     """Read names of groups, as `bagwise groups --rename FILE` does."""
     from bagwise import Model
     from bagwise.cli.groups import _names
+    from saved_files import saved_files
 
-    _names([str(path)], Model.load(MODELS / "schema2/texts.bagwise"))
+    _names([str(path)], Model.load(saved_files()["texts.bagwise"]))
 
 
 _names_csv = b'group,name,word\n0,first,cat\n1,"second, quoted",the dog\n'
@@ -509,21 +504,20 @@ def _cache(folder):
 TARGETS = {
     "model": Target("tensors", ".bagwise", _models, _use_model),
     "runtime": Target("tensors", ".bagwise", _models, _use_runtime),
-    "hierarchy": Target("tensors", ".hierarchy", _kept("files*/*.hierarchy"), _use_hierarchy),
-    "bags": Target("tensors", ".bags", _kept("files*/*.bags"), _use_bags),
-    "sketch": Target("tensors", ".sketch", _kept("files*/*.sketch"), _use_sketch),
-    "statistics": Target("tensors", ".statistics", _kept("files*/*.statistics"), _use_statistics),
-    "bag index": Target("tensors", ".index", _kept("files1/[!i]*.index"), _use_bag_index),
-    "item index": Target("tensors", ".index", _kept("files*/items.index", "files*/edited.index"), _use_item_index),
-    "index folder": Target("json", ".json", _kept("files1/items.index/items.json"), _use_index_folder),
+    "hierarchy": Target("tensors", ".hierarchy", _saved(".hierarchy"), _use_hierarchy),
+    "bags": Target("tensors", ".bags", _saved(".bags"), _use_bags),
+    "sketch": Target("tensors", ".sketch", _saved(".sketch"), _use_sketch),
+    "statistics": Target("tensors", ".statistics", _saved(".statistics"), _use_statistics),
+    "bag index": Target("tensors", ".index", _saved("numbers.index", "names.index", "cells.index"), _use_bag_index),
+    "item index": Target("tensors", ".index", _saved("items.index", "edited.index"), _use_item_index),
     "list of shards": Target(
         "json", ".json", _shard_files("shards.json"), lambda path: _use_sharded(path, "shards.json")
     ),
     "labels of shards": Target(
         "json", ".json", _shard_files("*.labels.json"), lambda path: _use_sharded(path, "*.labels.json")
     ),
-    "topics": Target("tensors", ".topics", _kept("files*/*.topics"), _use_topics),
-    "manifold": Target("tensors", ".manifold", _kept("files*/*.manifold"), _use_manifold),
+    "topics": Target("tensors", ".topics", _saved(".topics"), _use_topics),
+    "manifold": Target("tensors", ".manifold", _saved(".manifold"), _use_manifold),
     "cache": Target("bytes", ".arrays", _cache, _use_cache),
     "csv": Target("text", ".csv", _csv, _use_collection),
     "tsv": Target("text", ".tsv", _written(("t.tsv", b"text\tlabel\nred apple\tx\ngreen\ty\n")), _use_collection),

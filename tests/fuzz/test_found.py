@@ -5,6 +5,7 @@ import csv
 import dataclasses
 import io
 import json
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -32,6 +33,7 @@ from bagwise.merging.scoring import Information, Scoring
 from bagwise.merging.structures import GraphLaplacian, TotalScatter
 from bagwise.training import ItemIndex
 from changed_files import change_header, change_tensor
+from saved_files import saved_files
 
 
 def nameless():
@@ -106,7 +108,7 @@ def test_lists_of_group_names_are_refused(content, message, tmp_path):
     before = csv.field_size_limit(1 << 17)  # other readers may have changed it
     try:
         with pytest.raises(BagwiseError, match=f"names.csv {message}"):
-            group_names([str(tmp_path / "names.csv")], Model.load(MODELS / "schema2/texts.bagwise"))
+            group_names([str(tmp_path / "names.csv")], Model.load(saved_files()["texts.bagwise"]))
     finally:
         csv.field_size_limit(before)
 
@@ -191,25 +193,23 @@ def test_lists_of_a_sparse_matrix_are_checked(indices, indptr, message):
     assert checked_csr(np.ones(2), np.array([0, 1]), np.array([0, 2, 2]), (2, 2)).nnz == 2
 
 
-MODELS = Path(__file__).parents[1] / "models"
 LOADERS = {
-    "files1/stream.sketch": Sketch.load,
-    "files1/merges.hierarchy": Hierarchy.load,
-    "files1/dense.statistics": Statistics.load,
-    "files1/words.topics": LatentDirichlet.load,
-    "files1/words.manifold": ManifoldBagOfFeatures.load,
-    "files1/cells.index": BagIndex.load,
-    "files1/places.bags": Bags.load,
-    "files5/items.index": ItemIndex.load,
-    "schema2/texts.bagwise": Model.load,
+    "stream.sketch": Sketch.load,
+    "merges.hierarchy": Hierarchy.load,
+    "dense.statistics": Statistics.load,
+    "words.topics": LatentDirichlet.load,
+    "words.manifold": ManifoldBagOfFeatures.load,
+    "cells.index": BagIndex.load,
+    "places.bags": Bags.load,
+    "items.index": ItemIndex.load,
+    "texts.bagwise": Model.load,
 }
 DEEP = json.loads("[" * 400 + "]" * 400)
 
 
 def copied(name, folder):
-    """Copy a file of the repository, which its loader reads."""
-    path = folder / Path(name).name
-    path.write_bytes((MODELS / name).read_bytes())
+    """Copy a saved file, which its loader reads."""
+    path = Path(shutil.copy(saved_files()[name], folder))
     LOADERS[name](path)
     return path
 
@@ -229,38 +229,38 @@ def put(where, value):
 @pytest.mark.parametrize(
     ("name", "where", "value"),
     [
-        ("files1/stream.sketch", ["n_hashes"], 2**62),
-        ("files1/stream.sketch", ["dtype"], "\ud800"),
-        ("files1/stream.sketch", ["from_neighbors"], 2),
-        ("files1/merges.hierarchy", ["n_words"], 2**63 - 1),
-        ("files1/merges.hierarchy", ["n_words"], None),
-        ("files1/merges.hierarchy", ["criterion"], 3),
-        ("files1/dense.statistics", ["dtype"], [[]]),
-        ("files1/dense.statistics", ["sparse"], "no"),
-        ("files1/dense.statistics", ["parts"], [10**400]),
-        ("files1/dense.statistics", ["unit"], 10**400),
-        ("files1/dense.statistics", ["unit"], -1),
-        ("files1/dense.statistics", ["classes"], ["x" * 10_000] + ["y"] * 10_000),
-        ("files1/words.topics", ["parameters"], [1]),
-        ("files1/words.topics", ["parameters", "n_jobs"], 0),
-        ("files1/words.topics", ["parameters", "document_iter"], 2**31),
-        ("files1/words.topics", ["parameters", "document_iter"], 10**400),
-        ("files1/words.topics", ["parameters", "eta"], "\x00"),
-        ("files1/words.topics", ["n_updates"], -1),
-        ("files1/words.topics", ["n_iter"], 10**400),
-        ("files1/words.topics", ["solver"], [1]),
-        ("files1/words.topics", ["bound"], float("nan")),
-        ("files1/words.manifold", ["parameters", "bandwidth"], 10**400),
-        ("files1/words.manifold", ["parameters", "scale"], float("inf")),
-        ("files1/words.manifold", ["parameters", "target__x"], 1),
-        ("files1/words.manifold", ["parameters", "target"], [10**400]),
-        ("files1/cells.index", ["parameters", "n_candidates"], 10**400),
-        ("files1/cells.index", ["next_number"], 2**64),
-        ("files5/items.index", ["index", "parameters", "n_probe"], 10**400),
-        ("files5/items.index", ["classes"], {"a": 1}),
-        ("schema2/texts.bagwise", ["path", "errors"], [10**400]),
-        ("schema2/texts.bagwise", ["tokenizer", "ngram_range"], [1, 10**400]),
-        ("schema2/texts.bagwise", ["classes"], ["x" * 20_000, "y"]),
+        ("stream.sketch", ["n_hashes"], 2**62),
+        ("stream.sketch", ["dtype"], "\ud800"),
+        ("stream.sketch", ["from_neighbors"], 2),
+        ("merges.hierarchy", ["n_words"], 2**63 - 1),
+        ("merges.hierarchy", ["n_words"], None),
+        ("merges.hierarchy", ["criterion"], 3),
+        ("dense.statistics", ["dtype"], [[]]),
+        ("dense.statistics", ["sparse"], "no"),
+        ("dense.statistics", ["parts"], [10**400]),
+        ("dense.statistics", ["unit"], 10**400),
+        ("dense.statistics", ["unit"], -1),
+        ("dense.statistics", ["classes"], ["x" * 10_000] + ["y"] * 10_000),
+        ("words.topics", ["parameters"], [1]),
+        ("words.topics", ["parameters", "n_jobs"], 0),
+        ("words.topics", ["parameters", "max_doc_update_iter"], 2**31),
+        ("words.topics", ["parameters", "max_doc_update_iter"], 10**400),
+        ("words.topics", ["parameters", "topic_word_prior"], "\x00"),
+        ("words.topics", ["n_updates"], -1),
+        ("words.topics", ["n_iter"], 10**400),
+        ("words.topics", ["solver"], [1]),
+        ("words.topics", ["bound"], float("nan")),
+        ("words.manifold", ["parameters", "bandwidth"], 10**400),
+        ("words.manifold", ["parameters", "scale"], float("inf")),
+        ("words.manifold", ["parameters", "target__x"], 1),
+        ("words.manifold", ["parameters", "target"], [10**400]),
+        ("cells.index", ["parameters", "n_candidates"], 10**400),
+        ("cells.index", ["next_number"], 2**64),
+        ("items.index", ["index", "parameters", "n_probe"], 10**400),
+        ("items.index", ["classes"], {"a": 1}),
+        ("texts.bagwise", ["path", "errors"], [10**400]),
+        ("texts.bagwise", ["tokenizer", "ngram_range"], [1, 10**400]),
+        ("texts.bagwise", ["classes"], ["x" * 20_000, "y"]),
         *((name, ["deep"] if "bagwise" not in name else ["options"], DEEP) for name in LOADERS),
     ],
 )
@@ -276,19 +276,19 @@ def test_absurd_fields_in_files_are_refused(name, where, value, tmp_path):
 
 
 def test_words_whose_squares_overflow_are_refused_by_both_readers(tmp_path):
-    (tmp_path / "m.bagwise").write_bytes((MODELS / "schema2/images.bagwise").read_bytes())
+    shutil.copy(saved_files()["images.bagwise"], tmp_path / "m.bagwise")
     change_tensor(tmp_path / "m.bagwise", "codebook", lambda held: held.put(0, 4e37))
     for load, error in ((Model.load, BagwiseError), (runtime.load, runtime.ModelFileError)):
         with pytest.raises(error, match=r"m.bagwise .*its codebook must be numbers below 1e\+16"):
             load(tmp_path / "m.bagwise")
-    model = Model.load(MODELS / "schema2/images.bagwise")
+    model = Model.load(saved_files()["images.bagwise"])
     large = dataclasses.replace(model, codebook=model.codebooks[0] * np.float32(1e30))
     with pytest.raises(BagwiseError, match="cannot be saved: its codebook"):
         large.save(tmp_path / "large.bagwise")
 
 
 def test_names_take_their_own_width_whatever_a_file_claims(tmp_path):
-    path = copied("files1/dense.statistics", tmp_path)
+    path = copied("dense.statistics", tmp_path)
     before = Statistics.load(path).classes
     change_header(path, put(["dtype"], "<U200000000"))
     assert Statistics.load(path).classes.nbytes <= 4 * before.nbytes
@@ -301,7 +301,7 @@ def test_what_is_too_deep_to_be_read_is_not_written(tmp_path):
 
 @pytest.mark.parametrize("name", ["smallest", "largest"])
 def test_extremes_that_are_no_numbers_are_refused(name, tmp_path):
-    path = copied("files1/dense.statistics", tmp_path)
+    path = copied("dense.statistics", tmp_path)
     change_tensor(path, name, lambda held: held.put(0, np.nan))
     with pytest.raises(BagwiseError, match=f"dense.statistics .*{name} must hold numbers"):
         Statistics.load(path)

@@ -23,7 +23,7 @@ from bagwise.merging.group_statistics import PAIRS, SUMS, GroupStatistics
 from bagwise.merging.refining import merge_refined
 from bagwise.merging.regrouping import joined_sets
 from bagwise.merging.scoring import Information, WeightLoss
-from models.make_models import random_hierarchy
+from model_cases import random_hierarchy
 
 NONE = np.empty((0, 2), dtype=np.int64)
 

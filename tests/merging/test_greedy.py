@@ -215,7 +215,6 @@ def test_trace_ratios_merge_the_best_pair(criterion, kind):
         {"search": "exhaustive"},
         {"search": "polar"},
         {"search": "bound", "store": "dense"},
-        {"search": "bound", "store": "factored"},
         {"search": "bound", "store": "sparse"},
     ):
         data = sp.csr_array(X) if how.get("store") == "sparse" else X

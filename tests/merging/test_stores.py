@@ -15,12 +15,19 @@ from bagwise.merging.criteria import resolve_criterion
 from bagwise.merging.engine import _choose_store as choose_store
 from bagwise.merging.searches import _bound_kernels as kernels
 from bagwise.merging.searches.ratios import FactoredSearch, equal_merges
+from bagwise.merging.stores import factored
 from bagwise.merging.stores.dense import DenseStore
 from bagwise.merging.stores.factored import FactoredStore, KeptRows, make_factored_store, make_product
 from bagwise.merging.structures import BetweenClasses, Combination, Factor, GraphLaplacian, Residuals, TotalScatter
 from helpers import assert_greedy, greedy_merges, labelled_counts, laplacian, topic_counts
 
 RATIOS = ["csm", "nda", "mfa", "lde", "lpp", "semi_supervised"]
+
+
+@pytest.fixture(params=["dense", "sparse"])
+def factors(request, monkeypatch):
+    """What the sparse store makes of dense data: `DenseProduct` of all, or `SparseProduct`."""
+    monkeypatch.setattr(factored, "_FILLED", 0.0 if request.param == "dense" else 2.0)
 
 
 def all_structures(rng, n):
@@ -170,15 +177,14 @@ class TestKeptRows:
         assert len(kept) == 0
 
 
-@pytest.mark.parametrize("store", ["factored", "sparse"])
 @pytest.mark.parametrize("criterion", RATIOS)
-def test_same_hierarchy_as_dense(criterion, store):
+def test_same_hierarchy_as_dense(criterion):
     rng = np.random.default_rng(0)
     X = rng.random((60, 120)) * (rng.random((60, 120)) < 0.4)
     y = np.arange(60) % 3
     dense = merge_words(X, y, criterion=criterion, store="dense")
     for data in (X, sp.csr_array(X), sp.csc_matrix(X)):
-        other = merge_words(data, y, criterion=criterion, store=store)
+        other = merge_words(data, y, criterion=criterion, store="sparse")
         np.testing.assert_array_equal(other.merges, dense.merges)
         np.testing.assert_allclose(other.scores, dense.scores, rtol=1e-9)
 
@@ -188,7 +194,7 @@ def test_same_hierarchy_on_texts(n_bytes_kept):
     X, y = topic_counts(np.random.default_rng(0), 150, 700, n_topics=20, length=200)
     structures = resolve_criterion("csm").structures(X, y)
     X = X[:, X.any(axis=0)]
-    store = make_factored_store("sparse", sp.csr_array(X), structures, None)
+    store = make_factored_store(sp.csr_array(X), structures, None)
     sparse = [product for _, product in store._products if hasattr(product, "kept")]
     assert len(sparse) == 1
     sparse[0].kept.n_bytes = n_bytes_kept
@@ -202,14 +208,14 @@ def test_same_hierarchy_on_texts(n_bytes_kept):
 @given(
     labelled_counts(),
     st.sampled_from(["csm", "lpp", NonparametricDiscriminant(metric="euclidean")]),
-    st.sampled_from(["factored", "sparse"]),
+    st.sampled_from([np.asarray, sp.csr_array]),
 )
-def test_every_merge_is_the_best(data, criterion, store):
+def test_every_merge_is_the_best(data, criterion, form):
     """On data with ties and degenerate words, where stores may choose differently between equals."""
     X, y = data
     structures = resolve_criterion(criterion).structures(X, y)
     n_constant = max(int((X.max(axis=0) == X.min(axis=0)).sum()) - 1, 0)
-    hierarchy = merge_words(X, y, criterion=criterion, store=store)
+    hierarchy = merge_words(form(X), y, criterion=criterion, store="sparse")
     assert_greedy(X, structures, hierarchy, skip=n_constant, rtol=1e-6)
 
 
@@ -222,13 +228,13 @@ def test_greedy_from_the_data():
     ]
 
 
-@pytest.mark.parametrize("kind", ["factored", "sparse"])
-def test_bounds_are_never_below_what_a_row_offers(kind):
+@pytest.mark.usefixtures("factors")
+def test_bounds_are_never_below_what_a_row_offers():
     """The promise that makes the search exact, also for rows that have lost the pair of their peak."""
     X, y = topic_counts(np.random.default_rng(0), 60, 150, n_topics=20)
     X = X[:, X.any(axis=0)]
     structures = resolve_criterion("csm").structures(X, y)
-    search = FactoredSearch(make_factored_store(kind, X, structures, None))
+    search = FactoredSearch(make_factored_store(X, structures, None))
     bounds, store = search._bounds, search._store
     pairs, scores = np.empty((1, 2), dtype=np.int64), np.empty(1)
     lost = 0
@@ -247,31 +253,29 @@ def test_bounds_are_never_below_what_a_row_offers(kind):
     assert lost > 100
 
 
-@pytest.mark.parametrize("store", ["factored", "sparse"])
-def test_the_same_whatever_the_number_of_threads(store, monkeypatch):
-    from bagwise.merging.stores import factored as factors
-
-    monkeypatch.setattr(factors, "_HEAVY", 100)  # rows in parts
+@pytest.mark.usefixtures("factors")
+def test_the_same_whatever_the_number_of_threads(monkeypatch):
+    monkeypatch.setattr(factored, "_HEAVY", 100)  # rows in parts
     X, y = topic_counts(np.random.default_rng(0), 50, 300)
     X = X / (1 + X.sum(axis=1, keepdims=True))  # sums that depend on their order
-    one, two = (merge_words(X, y, store=store, n_jobs=n, criterion="csm") for n in (1, 2))
+    one, two = (merge_words(X, y, store="sparse", n_jobs=n, criterion="csm") for n in (1, 2))
     assert one == two
 
 
-@pytest.mark.parametrize("store", ["factored", "sparse"])
-def test_words_that_are_the_same_everywhere_are_folded(store):
+@pytest.mark.usefixtures("factors")
+def test_words_that_are_the_same_everywhere_are_folded():
     rng = np.random.default_rng(0)
     X = rng.random((20, 12))
     X[:, [2, 5, 9]] = 0.0, 1.0, 0.0
     y = np.arange(20) % 2
-    hierarchy = merge_words(X, y, store=store, criterion="csm")
+    hierarchy = merge_words(X, y, store="sparse", criterion="csm")
     assert hierarchy.merges[:2].tolist() == [[2, 5], [2, 9]]
     np.testing.assert_array_equal(hierarchy.merges, merge_words(X, y, store="dense", criterion="csm").merges)
 
 
-@pytest.mark.parametrize("store", ["factored", "sparse"])
+@pytest.mark.usefixtures("factors")
 @pytest.mark.parametrize("case", ["two samples", "one sample a class", "equal means"])
-def test_equals_are_merged_in_order_without_a_search(case, store):
+def test_equals_are_merged_in_order_without_a_search(case):
     rng = np.random.default_rng(0)
     X, y = {
         "two samples": (rng.integers(0, 9, (2, 30)) * 1.0, [0, 1]),
@@ -281,14 +285,14 @@ def test_equals_are_merged_in_order_without_a_search(case, store):
             [0, 0, 0, 1, 1, 1],
         ),
     }[case]
-    dense, other = (merge_words(X, y, store=name, criterion="csm") for name in ("dense", store))
+    dense, other = (merge_words(X, y, store=name, criterion="csm") for name in ("dense", "sparse"))
     np.testing.assert_array_equal(other.merges, dense.merges)
     np.testing.assert_allclose(other.scores, dense.scores, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("store", ["factored", "sparse"])
+@pytest.mark.usefixtures("factors")
 @pytest.mark.parametrize("case", ["two samples", "equal within classes", "equal words"])
-def test_equals_among_many_words(case, store, monkeypatch):
+def test_equals_among_many_words(case, monkeypatch):
     """More words than fit into a tile: what is below the diagonal is not looked at."""
     rng = np.random.default_rng(0)
     X, y = {
@@ -298,22 +302,29 @@ def test_equals_among_many_words(case, store, monkeypatch):
     }[case]
     dense = merge_words(X, y, store="dense", criterion="csm")
     monkeypatch.setattr(engine, "FactoredSearch", None)  # no search is needed
-    other = merge_words(X, y, store=store, criterion="csm")
+    other = merge_words(X, y, store="sparse", criterion="csm")
     np.testing.assert_array_equal(other.merges, dense.merges)
     np.testing.assert_allclose(other.scores, dense.scores, rtol=1e-9, atol=1e-12)
 
 
-def test_the_factored_store_takes_the_memory_it_says():
+def test_the_sparse_store_takes_the_memory_it_says():
     X, y = np.random.default_rng(0).random((600, 400)), np.arange(600) % 3
     structures = resolve_criterion("csm").structures(X, y)
-    for data in (X, sp.csr_array(X)):
+    for data, most in ((X, 1.2), (sp.csr_array(X), 5.2)):  # of sparse data both orders, and one while it is made
         tracemalloc.start()
-        make_factored_store("factored", data, structures, "10MB")
+        make_factored_store(data, structures, "10MB")
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        assert peak < (2.2 if sp.issparse(data) else 1.2) * X.nbytes
-    with pytest.raises(BagwiseError, match="factored store"):
-        make_factored_store("factored", sp.csr_array(X), structures, 1.5 * X.nbytes)
+        assert peak < most * X.nbytes
+        with pytest.raises(BagwiseError, match="sparse store"):
+            make_factored_store(data, structures, 0.7 * X.nbytes)
+
+
+def test_dense_data_are_kept_in_the_form_that_takes_less():
+    structures = resolve_criterion("csm").structures(np.zeros((30, 5)), np.arange(30) % 2)
+    for X, is_sparse in ((np.eye(30), True), (np.ones((30, 30)), False), (sp.csr_array(np.ones((30, 30))), True)):
+        kinds = {type(product).__name__ for _, product in make_factored_store(X, structures, None)._products}
+        assert ("SparseProduct" in kinds) == is_sparse
 
 
 def test_the_advice_is_within_the_limit():
@@ -341,23 +352,17 @@ class TestChoice:
         merger = WordMerger(criterion="csm").fit(self.X, self.y)
         assert merger.store_ == "dense"
 
-    def test_sparse_data_that_do_not_fit(self):
-        assert choose_store("auto", self.X, 400, "bound", 10**6) == "sparse"
-
-    def test_dense_data_that_do_not_fit(self):
-        assert choose_store("auto", self.X.toarray(), 400, "bound", 10**6) == "factored"
-        mostly_zeros = np.zeros((30, 400))
-        mostly_zeros[0] = 1
-        assert choose_store("auto", mostly_zeros, 400, "bound", 10**6) == "sparse"
+    def test_data_that_do_not_fit(self):
+        assert choose_store("auto", 400, "bound", 10**6) == "sparse"
 
     def test_what_was_chosen_is_said(self):
         expected = WordMerger(5, criterion="csm").fit(self.X, self.y)
-        for store, data in (("sparse", self.X), ("factored", self.X.toarray())):
+        for data in (self.X, self.X.toarray()):
             merger = WordMerger(5, memory_limit="1MB", criterion="csm").fit(data, self.y)
-            assert merger.store_ == store
+            assert merger.store_ == "sparse"
             np.testing.assert_allclose(merger.scores_, expected.scores_, rtol=1e-9)
 
-    @pytest.mark.parametrize("store", ["dense", "factored", "sparse"])
+    @pytest.mark.parametrize("store", ["dense", "sparse"])
     def test_a_store_can_be_asked_for(self, store):
         assert WordMerger(5, store=store, criterion="csm").fit(self.X, self.y).store_ == store
 
@@ -377,16 +382,14 @@ class TestChoice:
             merge_words(self.X, self.y, store="sparse", search="polar", criterion="csm")
 
     def test_kernels_that_need_matrices(self):
-        with pytest.raises(BagwiseError, match=r"store='factored' is for kernel='linear'.*store='dense'"):
-            merge_words(self.X, self.y, store="factored", kernel="chi2")
+        with pytest.raises(BagwiseError, match=r"store='sparse' is for kernel='linear'.*store='dense'"):
+            merge_words(self.X, self.y, store="sparse", kernel="chi2")
 
     def test_criteria_that_are_no_ratios(self):
         with pytest.raises(BagwiseError, match=r"store='sparse' is for trace ratio criteria.*Use store='auto'"):
             merge_words(self.X, self.y, store="sparse", criterion="aib")
 
-    @pytest.mark.parametrize(
-        ("store", "what"), [("dense", "two matrices"), ("factored", "factored store"), ("sparse", "non-zeros")]
-    )
+    @pytest.mark.parametrize(("store", "what"), [("dense", "two matrices"), ("sparse", "non-zeros")])
     def test_nothing_fits(self, store, what):
         with pytest.raises(BagwiseError, match=rf"(?s){what}.*the limit is 1\.00 kB \(memory_limit\).*Ways out"):
             merge_words(self.X, self.y, store=store, memory_limit=1000, criterion="csm")

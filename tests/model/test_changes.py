@@ -9,8 +9,7 @@ import scipy.sparse as sp
 
 from bagwise import BagwiseError, Model
 from bagwise.model import Head
-from model_cases import MADE, table_model, two_vocabularies
-from models.make_models import TEXTS, random_hierarchy
+from model_cases import MADE, TEXTS, random_hierarchy, table_model, two_vocabularies
 
 IMAGES = list(np.random.default_rng(1).integers(0, 256, (3, 40, 48)).astype(np.uint8))
 COLOURED = list(np.random.default_rng(1).integers(0, 256, (3, 40, 48, 3)).astype(np.uint8))

@@ -9,8 +9,7 @@ import pytest
 from bagwise import BagwiseError, Hierarchy, Model, runtime
 from bagwise.model import Head, PathErrors
 from bagwise.model.compact import encoded_weights
-from model_cases import MADE
-from models.make_models import random_hierarchy
+from model_cases import MADE, random_hierarchy
 
 WORDS = [f"w{k}" for k in range(12_000)]
 

@@ -16,8 +16,7 @@ from bagwise.merging.group_statistics import GroupStatistics
 from bagwise.merging.regrouping import joined_sets
 from bagwise.model import Head, PathErrors
 from bagwise.model.editing import linked_words, locked_groups
-from model_cases import MADE
-from models.make_models import random_hierarchy
+from model_cases import MADE, random_hierarchy
 
 NAMES = [f"w{k}" for k in range(60)]
 

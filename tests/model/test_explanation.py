@@ -18,8 +18,7 @@ from bagwise.descriptors import DenseSIFT, Patches
 from bagwise.model import Head
 from bagwise.model.located_words import located_words
 from bagwise.sources import TableCollection, open_collection
-from model_cases import MADE, table_model, two_vocabularies
-from models.make_models import TEXTS, random_hierarchy
+from model_cases import MADE, TEXTS, random_hierarchy, table_model, two_vocabularies
 
 IMAGES = list(np.random.default_rng(1).integers(0, 256, (3, 40, 48)).astype(np.uint8))
 COLOURED = list(np.random.default_rng(1).integers(0, 256, (3, 40, 48, 3)).astype(np.uint8))

@@ -16,8 +16,7 @@ from bagwise.codebooks import encode_bags
 from bagwise.descriptors import LBPD5, Patches, SentenceVectors, WordCounts
 from bagwise.model import Head, PathErrors
 from bagwise.sources.tables import TableCollection
-from model_cases import MADE
-from models.make_models import image_model, random_hierarchy, text_model
+from model_cases import MADE, image_model, random_hierarchy, text_model
 
 
 def make_bags(random, lengths=(5, 0, 9, 1), width=4):

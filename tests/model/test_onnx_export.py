@@ -16,8 +16,7 @@ import pytest
 from bagwise import Bags, BagwiseError, Model, runtime
 from bagwise._io import atomic as _files
 from bagwise.model import Head, export_onnx
-from model_cases import MADE
-from models.make_models import random_hierarchy
+from model_cases import MADE, random_hierarchy
 
 
 def opened(model, tmp_path):

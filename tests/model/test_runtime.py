@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from bagwise import Bags, Model, runtime
 from bagwise.model import Head
 from bagwise.runtime import ModelFileError
-from model_cases import MADE, table_model
-from models.make_models import image_model, random_hierarchy
+from model_cases import MADE, image_model, random_hierarchy, table_model
 
 SOURCE = Path(runtime.__file__)
 # Forbids what is neither NumPy nor in the standard library.

@@ -8,11 +8,12 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 
 from bagwise import BagIndex, BagwiseError, Hierarchy
 from bagwise._io import tensors as _mapped_tensors
 from bagwise.retrieval.histograms import METRICS
+from changed_files import write_arrays
 
 NAMES = ["a", "", "\n tab\t", "ä 東京 🐈", "not unicode \udcff", "/some/path with spaces.jpg"]
 
@@ -214,7 +215,7 @@ def changed(path, new, *, header=None, arrays=None):
     tensors = {name: np.array(array) for name, array in load_file(path).items()}
     for name, change in (arrays or {}).items():
         tensors[name] = np.ascontiguousarray(change(tensors[name]))
-    save_file(tensors, new, metadata={"bagwise": json.dumps(about)})
+    write_arrays(new, tensors, about)
     return new
 
 
@@ -285,7 +286,7 @@ def test_arrays_are_not_believed(saved, tmp_path, arrays, message, mmap):
         tensors = load_file(saved) | {"virus": np.ones(2)}
         content = saved.read_bytes()
         entries = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-        save_file(tensors, tmp_path / "index", metadata=entries["__metadata__"])
+        write_arrays(tmp_path / "index", tensors, json.loads(entries["__metadata__"]["bagwise"]))
         with pytest.raises(BagwiseError, match=r"holds the tensors .*virus"):
             BagIndex.load(tmp_path / "index", mmap=mmap)
         return

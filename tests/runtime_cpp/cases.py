@@ -9,7 +9,7 @@ import numpy as np
 from bagwise import Hierarchy, Model
 from bagwise.descriptors import ColorCells, ColorSIFT, DenseSIFT, Patches
 from bagwise.model import Head
-from models.make_models import random_hierarchy
+from model_cases import random_hierarchy
 
 ROOTS_BEFORE = {"term": "sqrt", "norm": "l1", "normalize": ()}
 # Descriptors, sizes of their vocabularies, pyramid, other parameters of the model.

@@ -1,8 +1,6 @@
 """What `bagwise export` writes for devices: a folder that builds, and answers as the library does."""
 
-import ctypes
 import dataclasses
-import re
 import subprocess
 
 import numpy as np
@@ -10,8 +8,9 @@ import pytest
 
 from bagwise import BagwiseError, Hierarchy, Model
 from bagwise.descriptors import HogLbp
-from bagwise.model import Head, edge, export_cpp, export_wasm
+from bagwise.model import Head, edge, export_cpp
 from bagwise.model.files import model_bytes
+from bagwise.runtime import is_accepted_pattern
 from commands import as_json, bagwise
 from model_cases import MADE
 from runtime_cpp import binding
@@ -169,9 +168,10 @@ def images_by(descriptor, width):
 
 PATTERNS = [r"\w+", r"(?u)\w+", r"\b\w+\b", r"\w\w+", r"(?u)\b\w\w\w+\b", r"\w{3,}", r"\b\w{2,}\b", r"\S+", r"(?u)\S+"]
 PATTERNS += [r"\d+", r"[a-z]+", r"\w+(?:'\w+)?", r"(?u)\b[^\W\d_]+\b", r"\w{2,5}", r"\w", r"\b\S+\b", r"\b\w+"]
-PATTERNS += [r"\w{0,}", r"\w{1,}", r"(?u)(?u)\w+"]
+PATTERNS += [r"\w{0,}", r"\w{1,}", r"\w{99,}", r"\w{100,}", r"\w{02,}", r"(?u)(?u)\w+"]
 
 
+@pytest.mark.filterwarnings("ignore:The token_pattern")
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_patterns_are_refused_where_the_runtime_refuses_them(pattern, cpp, tmp_path):
     model = text_model(pattern=pattern)
@@ -183,6 +183,7 @@ def test_patterns_are_refused_where_the_runtime_refuses_them(pattern, cpp, tmp_p
             edge.for_devices(model)
     else:
         assert edge.for_devices(model) is model
+        assert is_accepted_pattern(pattern)
 
 
 REFUSED = {
@@ -197,9 +198,8 @@ REFUSED = {
 def test_models_are_refused_before_anything_is_written(case, cpp, tmp_path):
     make, said = REFUSED[case]
     model = make()
-    for export in (export_cpp, export_wasm):
-        with pytest.raises(BagwiseError, match=f"C\\+\\+ runtime does not support this model: .*{said}|{said}"):
-            export(model, tmp_path / "edge")
+    with pytest.raises(BagwiseError, match=f"C\\+\\+ runtime does not support this model: .*{said}|{said}"):
+        export_cpp(model, tmp_path / "edge")
     assert not list(tmp_path.iterdir())
     with pytest.raises(binding.Refused, match=said):
         cpp.model(model.save(tmp_path / "m.bagwise"))
@@ -251,13 +251,6 @@ def test_folders_are_written_whole_and_never_replaced(tmp_path, monkeypatch):
     assert {path.name for path in tmp_path.iterdir()} == {"edge", "file", "last"}
 
 
-def test_a_page_needs_emscripten(tmp_path, monkeypatch):
-    monkeypatch.setattr(edge.shutil, "which", lambda name: None)
-    with pytest.raises(BagwiseError, match=r"needs Emscripten, whose command emcc is not on the PATH\. Install it"):
-        export_wasm(named_table(), tmp_path / "page")
-    assert not list(tmp_path.iterdir())
-
-
 def test_the_command_writes_and_tells_the_loss(tmp_path):
     source = write_records(tmp_path / "texts.csv", n_each=6)
     bagwise("fit", source, "--groups", 4, "--folds", 0, "--no-report", "--no-index", "--out", tmp_path / "m.bagwise")
@@ -274,10 +267,9 @@ def test_the_command_writes_and_tells_the_loss(tmp_path):
     assert told["loss"]["points"] == pytest.approx(100 * (told["loss"]["error_after"] - told["loss"]["error_before"]))
     assert "words and classifiers have 8 bits" in bagwise("info", tmp_path / "edge" / "model.bagwise")
     for arguments, message in [
-        ((), "Say what to write: --onnx, --out, --cpp, --wasm or --int8 of a model, --atlas of an index."),
+        ((), "Say what to write: --onnx, --out, --cpp or --int8 of a model, --atlas of an index."),
         (("--onnx", tmp_path / "m.onnx", "--int8"), "ONNX graphs have all numbers in float32"),
         (("--out", tmp_path / "n.bagwise", "--embed"), "--embed is for --cpp"),
-        (("--cpp", tmp_path / "both", "--wasm", tmp_path / "both"), "--cpp and --wasm write a folder each"),
         (("--out", tmp_path / "n.bagwise", "--evaluate", source), "--evaluate measures what --int8 or --compact lose"),
         (("--cpp", tmp_path / "edge"), "is not empty. Give another folder, or --force to replace the files"),
         (("--atlas", tmp_path / "a.parquet", "--int8"), "--atlas writes the map of an index, and no model"),
@@ -286,22 +278,3 @@ def test_the_command_writes_and_tells_the_loss(tmp_path):
         assert message in bagwise("export", tmp_path / "m.bagwise", *arguments, code=1)
     assert not (tmp_path / "m.onnx").exists()
     assert not (tmp_path / "n.bagwise").exists()
-
-
-def test_the_page_calls_what_the_interface_has_and_loads_nothing_from_elsewhere():
-    """What it shows is tried in a browser by ``benchmarks/edge.py``: compiling it takes as long as all tests here."""
-    page = binding.SOURCES.parent / "wasm"
-    script, markup = ((page / name).read_text("utf-8") for name in ("page.js", "index.html"))
-    declared = set(re.findall(r"\bbagwise_(\w+)\(", (binding.SOURCES / "bagwise.h").read_text("utf-8")))
-    called = set(re.findall(r"wasm\._bagwise_(\w+)\(", script))
-    assert called <= set(edge._CALLED.split()) <= declared
-    assert f"PLACE_BYTES = {ctypes.sizeof(binding.Place)};" in script
-    for name in ("weight", "word", "start", "end", "side", "y"):
-        assert f"{name}: " in script
-        assert f"at + {getattr(binding.Place, name).offset}, true" in script
-    ids = set(re.findall(r'\bid="([\w-]+)"', markup))
-    assert set(re.findall(r'\$\("([\w-]+)"\)', script)) <= ids
-    assert set(re.findall(r'for="([\w-]+)"', markup)) == {"model", "image", "text", "row"} <= ids
-    for path in page.iterdir():
-        assert not re.search(r"https?://|//cdn|@import", path.read_text("utf-8")), path.name
-    assert "default-src 'none'" in markup

@@ -11,6 +11,7 @@ import pytest
 from bagwise import Bags, BagwiseError, Hierarchy, Model, runtime
 from bagwise.descriptors import HogLbp, KeypointSIFT
 from bagwise.model.files import model_bytes
+from changed_files import checksums
 from model.test_hostile_model_files import COMPACT, ENTRIES, HEADERS, LIBRARY_HEADERS, with_entry
 from model_cases import MADE
 from runtime_cpp.binding import Refused
@@ -29,7 +30,7 @@ def parts(content):
 
 
 def joined(about, entries, data, metadata=None):
-    metadata = {"bagwise": json.dumps(about)} if metadata is None else metadata
+    metadata = {"bagwise": json.dumps(about)} | checksums(entries, data) if metadata is None else metadata
     header = json.dumps({"__metadata__": metadata, **entries}).encode()
     return len(header).to_bytes(8, "little") + header + data
 
@@ -113,7 +114,6 @@ def hostile_files():
         yield f"vocabularies {wrong}", joined(about | {"vocabularies": wrong}, entries, data)
     small = model_bytes(image_model("default").quantize())
     about, entries, data, _ = parts(small)
-    yield "8 bits in schema 2", joined(about | {"schema": 2}, entries, data)
     yield "scales of nothing", joined(about, with_entry(entries, "codebook_scale", dtype="I32"), data)
     for name in ("codebook", "codebook_1", "head_7_coef"):
         yield f"{name} -128", with_values(small, name, -128)
@@ -149,11 +149,10 @@ def test_hostile_files_of_the_library_that_are_not_read_are_taken(driver, tmp_pa
 
 
 def test_mutated_files_are_refused_or_sound(driver, tmp_path):
-    """Change bytes, cut and repeat pieces, with checksums and without; the library must not take what C++ refuses."""
+    """Change bytes, cut and repeat pieces, with right checksums and others; the library takes what C++ takes."""
     random = np.random.default_rng(0)
     seeds = [model_bytes(MADE[name]()) for name in ("images", "texts", "compact texts", "tables", "measurements")]
     seeds += [model_bytes(model) for model in (image_model("default"), image_model("rg").quantize())]
-    seeds += [joined(*parts(seed)[:3]) for seed in seeds]  # without checksums: changed numbers get through
     contents = []
     for turn in range(2000):
         seed = bytearray(seeds[random.integers(len(seeds))])
@@ -175,7 +174,8 @@ def test_mutated_files_are_refused_or_sound(driver, tmp_path):
                 del seed[at : at + int(random.integers(1, 9))]
             else:
                 seed[at:at] = seed[at : at + int(random.integers(1, 30))]
-        contents.append(bytes(seed))
+        content = bytes(seed)
+        contents.append(joined(*parts(content)[:3]) if turn % 4 == 1 else content)  # changed numbers get through
     said = run(driver, contents, tmp_path)
     n_taken = said.count("ok")
     assert 200 < n_taken < 1700, n_taken
@@ -236,14 +236,11 @@ def test_paths_that_hold_no_model_are_refused(cpp, tmp_path):
     Hierarchy(3, [[0, 1]], [1.0]).save(tmp_path / "hierarchy")
     Bags.from_list([[[1.0]]]).save(tmp_path / "bags")
     (tmp_path / "folder").mkdir()
-    (tmp_path / "linked").mkdir()
-    (tmp_path / "linked" / "model.safetensors").symlink_to(MADE["table"]().save(tmp_path / "m.bagwise"))
     for name, message in [
         ("hierarchy", 'it holds "bagwise.Hierarchy", not "bagwise.Model"'),
         ("bags", 'it holds "bagwise.Bags"'),
-        ("nothing", 'there is no file "nothing"'),
-        ("folder", 'it is a folder, in which there is no file "model.safetensors"'),
-        ("linked", "model.safetensors is a link"),
+        ("nothing", "there is no such file"),
+        ("folder", "there is no such file"),
     ]:
         with pytest.raises(Refused, match=message) as caught:
             cpp.model(tmp_path / name)

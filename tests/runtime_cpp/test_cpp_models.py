@@ -1,11 +1,9 @@
 """The C++ runtime gives the classes, scores and explanations of `Model`, from the same pixels, texts and rows."""
 
 import dataclasses
-import json
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,8 +14,6 @@ from model_cases import MADE
 from runtime_cpp import binding
 from runtime_cpp.binding import Refused
 from runtime_cpp.cases import BROKEN, IMAGES, SHAPES, TEXTS, image_model, picture, text_model
-
-OLD = Path(__file__).parents[1] / "models"
 
 
 def as_cpp(cpp, model, tmp_path, **options):
@@ -180,20 +176,6 @@ def test_rows_get_the_classes_of_the_library(cpp, name, tmp_path):
     for row, message in ((rows[0][:-1], "one per column; got"), (rows[0] * np.nan, "finite numbers, but column 0")):
         with pytest.raises(Refused, match=message):
             ours.classify(row)
-
-
-@pytest.mark.parametrize(
-    "path", ["schema1/images.bagwise", "schema1/texts", "schema2/images.bagwise", "schema2/texts.bagwise"]
-)
-def test_models_of_all_schemas_give_what_they_gave(cpp, path):
-    name = path.partition("/")[2].removesuffix(".bagwise")
-    expected = json.loads((OLD / path.partition("/")[0] / "expected.json").read_text("utf-8"))[name]
-    ours = cpp.model(OLD / path)
-    items = [np.array(item, np.uint8) for item in expected["items"]] if name == "images" else expected["items"]
-    np.testing.assert_allclose([ours.features(item) for item in items], expected["features"], atol=1e-6)
-    np.testing.assert_allclose([ours.scores(item) for item in items], expected["scores"], atol=1e-6)
-    assert ours.predict(items) == expected["classes"]
-    assert Model.load(OLD / path).classes == tuple(ours.classes)
 
 
 def test_items_that_do_not_fit_are_refused(cpp, tmp_path):

@@ -16,7 +16,7 @@ import pytest
 import scipy.sparse as sp
 from PIL import Image
 
-from bagwise import BagwiseError, open_collection, sources
+from bagwise import BagwiseError, open_collection
 from bagwise.errors import OptionError
 from bagwise.sources import ItemError, Limits, SkippedItemsWarning, TableCollection
 from bagwise.sources.archives import list_archive
@@ -40,18 +40,6 @@ def test_limits_are_given_in_several_ways(tmp_path):
         options = FitOptions(limits=given)
         assert FitOptions(**options.to_dict()).to_dict() == options.to_dict()
         assert as_limits(options.to_dict()["limits"]) == as_limits(options.limits)
-
-
-def test_names_of_earlier_versions_are_accepted(tmp_path):
-    Image.new("L", (30, 20)).save(tmp_path / "a.png")
-    assert sources.ArchiveLimits(max_members=5, max_ratio=3.5) == Limits(members=5, ratio=3.5)
-    with pytest.raises(AttributeError, match="ArchiveLimit"):
-        sources.ArchiveLimit  # noqa: B018
-    with pytest.raises(ItemError, match="the limit pixels is 599"):
-        open_collection(tmp_path, max_pixels=599)[0].load()
-    assert open_collection(tmp_path, max_pixels=600, limits={"pixels": 1})[0].load().shape == (20, 30)
-    (tmp_path / "a.mp4").write_bytes(b"")
-    assert sources.open_videos(tmp_path, max_bytes=9)[0].decoder.limits == Limits(video_bytes=9)
 
 
 def test_the_command_line_takes_limits(tmp_path):

@@ -93,7 +93,7 @@ def test_files_without_names_of_columns(tmp_path):
 
 def test_other_delimiters_and_quotes(tmp_path):
     path = write(tmp_path / "a.csv", "text;label\n'a;b';x\n")
-    assert texts_of(open_collection(path, modality="records", delimiter=";", quote="'")) == ["a;b"]
+    assert texts_of(open_collection(path, modality="records", sep=";", quote="'")) == ["a;b"]
 
 
 def test_long_fields(tmp_path):
@@ -161,7 +161,7 @@ def test_what_comes_after_a_bad_record_is_read(tmp_path):
         ("text\n\xe9\n".encode("latin-1"), {"on_error": "skip"}, r"a.csv cannot be read"),
         ("id,text\n1,a\n1,b\n", {}, r"has 2 items with the id '1'. Ids must differ"),
         ("text\na\n", {"encoding": "utf-16"}, r"encoding='utf-16'"),
-        ("text\na\n", {"delimiter": ""}, r"sep='' is not one character. Give one such as ';'"),
+        ("text\na\n", {"sep": ""}, r"sep='' is not one character. Give one such as ';'"),
         ("text\na\n", {"quote": "''"}, r"quote must be one character"),
         ("text\na\n", {"label_from": "name"}, r"Unknown label_from: 'name'"),
     ],

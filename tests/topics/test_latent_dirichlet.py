@@ -1,7 +1,5 @@
-import json
 import pickle
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -232,8 +230,6 @@ def test_files(tmp_path):
     np.testing.assert_array_equal(again.partial_fit(X).topics_, lda.partial_fit(X).topics_)
     assert (again.n_iter_, again.solver_) == (lda.n_iter_, lda.solver_)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(lda)).transform(X), lda.transform(X))
-    del lda.init  # pickles of earlier versions lack it
-    assert pickle.loads(pickle.dumps(lda)).fit(X).init == "random"
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(BagwiseError, match="cut short"):
         LatentDirichlet.load(path)
@@ -248,35 +244,6 @@ def test_files_without_words_or_topics_are_damaged(shape, tmp_path):
     exchange.write_model(path, header, state | changed)
     with pytest.raises(BagwiseError, match=r"topics\.safetensors is damaged: it needs a topic and a word"):
         LatentDirichlet.load(path)
-
-
-def test_files_of_earlier_versions_load():
-    """Written when parameters had other names; with what that version computed."""
-    folder = Path(__file__).parent / "schema1"
-    expected = json.loads((folder / "expected.json").read_text())
-    lda = LatentDirichlet.load(folder / "topics.safetensors")
-    assert lda.feature_names_in_.tolist() == list("abcdef")
-    for name, value in {
-        "n_components": 3,
-        "doc_topic_prior": [0.2, 0.3, 0.4],
-        "topic_word_prior": 0.05,
-        "prior": "asymmetric",
-        "init": "random",
-        "max_doc_update_iter": 50,
-        "mean_change_tol": 1e-4,
-        "learning_decay": 0.8,
-        "learning_offset": 12,
-        "total_samples": 40,
-        "batch_size": 5,
-    }.items():
-        assert getattr(lda, name) == value
-    del lda.feature_names_in_  # the counts are without names
-    np.testing.assert_allclose(lda.transform(expected["X"]), expected["shares"], rtol=1e-9)
-    np.testing.assert_allclose(lda.bound(expected["X"]), expected["bound"], rtol=1e-9)
-    assert lda.n_iter_ == len(lda.bounds_) == 8
-    assert lda.n_samples_seen_ == 12
-    assert lda.solver_ == lda.solver == "vb"
-    lda.partial_fit(expected["X"])
 
 
 def test_names_of_words_are_kept_in_files(tmp_path):

@@ -1,12 +1,10 @@
-import json
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from bagwise import BagwiseError, LatentDirichlet
 from bagwise.topics import PLSA
-from bagwise.topics.tables import coherence, prepare_view, top_words, word_relevance
+from bagwise.topics.tables import coherence, top_words, word_relevance
 from helpers import topic_counts
 
 
@@ -69,41 +67,6 @@ def test_coherence(fitted):
     np.testing.assert_array_equal(coherence(lda.topics_, full, 6), 0)
 
 
-def test_the_view_holds_together(fitted):
-    X, lda = fitted
-    words = [f"w{v}" for v in range(40)]
-    view = prepare_view(lda.topics_, lda.transform(X), X, words, n=8)
-    again = json.loads(json.dumps(view))
-    assert again == view
-    np.testing.assert_allclose(sum(view["mdsDat"]["Freq"]), 100)
-    assert view["mdsDat"]["Freq"] == sorted(view["mdsDat"]["Freq"], reverse=True)
-    assert sorted(view["topic.order"]) == [1, 2, 3, 4]
-    info = view["tinfo"]
-    assert len({len(column) for column in info.values()}) == 1
-    assert info["Category"].count("Default") == 8
-    order = np.array(view["topic.order"]) - 1
-    for number in range(1, 5):
-        rows = [k for k, name in enumerate(info["Category"]) if name == f"Topic{number}"]
-        shown = {info["Term"][k] for k in rows}
-        topic = lda.topics_[order[number - 1]]
-        assert set(top_words(topic[None], 8, words=words)[0]) <= shown
-        for k in rows:
-            np.testing.assert_allclose(info["logprob"][k], np.log(topic[int(info["Term"][k][1:])]))
-            assert info["Freq"][k] <= info["Total"][k] * (1 + 1e-12)
-    table = view["token.table"]
-    for word in set(table["Term"]):
-        assert sum(f for f, term in zip(table["Freq"], table["Term"], strict=True) if term == word) <= 1 + 1e-9
-    single = prepare_view(np.full((1, 3), 1 / 3), np.ones((2, 1)), np.eye(2, 3), ["a", "b", "c"])
-    assert single["mdsDat"]["x"] == [0.0]
-
-
-def test_near_topics_lie_near():
-    topics = np.array([[0.5, 0.5, 0, 0], [0.45, 0.55, 0, 0], [0, 0, 0.5, 0.5]])
-    view = prepare_view(topics, np.full((3, 3), 1 / 3), np.eye(3, 4) + 1, list("abcd"))
-    places = np.array([view["mdsDat"]["x"], view["mdsDat"]["y"]]).T[np.argsort(view["topic.order"])]
-    assert np.linalg.norm(places[0] - places[1]) < 0.1 * np.linalg.norm(places[0] - places[2])
-
-
 def test_what_they_cannot_use(fitted):
     X, lda = fitted
     for call, match in (
@@ -114,8 +77,6 @@ def test_what_they_cannot_use(fitted):
         (lambda: coherence(lda.topics_, X, 1), "pairs of words"),
         (lambda: coherence(np.ones((2, 1)), np.ones((2, 1))), "only one word"),
         (lambda: coherence(lda.topics_, X[:, 1:]), "X has 39 words, the topics 40"),
-        (lambda: prepare_view(lda.topics_, lda.transform(X)[1:], X, ["a"] * 40), "do not match"),
-        (lambda: prepare_view(lda.topics_, lda.transform(X), 0 * X, ["a"] * 40), "All documents are empty"),
     ):
         with pytest.raises(BagwiseError, match=match):
             call()

@@ -12,7 +12,7 @@ from bagwise.sources import TableCollection
 from bagwise.training import FitOptions, ItemIndex, run_fit
 from bagwise.training.cluster_edits import measure_clusters
 from bagwise.training.item_clusters import ItemClusters
-from bagwise.training.item_index import _TENSORS_5
+from bagwise.training.item_index import _TENSORS
 
 N_WORDS, N_KINDS = 16, 4
 
@@ -216,8 +216,8 @@ def test_what_would_change_nothing_is_refused(index):
 def test_damaged_histories_are_refused(index, tmp_path, change):
     edited = index.edit_clusters([{"edit": "join_clusters", "clusters": [0, 1]}])
     path = edited.edit_clusters([{"edit": "split_cluster", "cluster": 0}]).save(tmp_path / "edited.index")
-    header, tensors = read_tensors(path, INDEX_KIND, {5: _TENSORS_5})
+    header, tensors = read_tensors(path, INDEX_KIND, {1: _TENSORS})
     header["clusters"]["edits"][-1] |= change
-    write_tensors(path, INDEX_KIND, 5, header, tensors)
+    write_tensors(path, INDEX_KIND, 1, header, tensors)
     with pytest.raises(BagwiseError, match=r"is damaged: its clusters ha[vs]e?"):
         ItemIndex.load(path)

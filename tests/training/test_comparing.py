@@ -15,8 +15,7 @@ from bagwise.training.comparing import (
     same_vocabulary,
     same_weighting,
 )
-from model_cases import MADE, two_vocabularies
-from models.make_models import random_hierarchy
+from model_cases import MADE, random_hierarchy, two_vocabularies
 
 
 def test_answers_are_counted_in_pairs():

@@ -155,7 +155,7 @@ def test_what_is_refused(model, tmp_path):
         (lambda: index.add(collection(X, codes, "new"), sp.csr_array(X[:2])), "a row for each of 6 items, got 2"),
         (lambda: index.remove(["item1", "x", "y"]), "2 of 3 ids are not in this index of 6 items: 'x', 'y'. None"),
         (lambda: index.remove("item1"), r"Give a single one as \['item1'\]"),
-        (lambda: change_index(tmp_path, lambda index: index), "index of an earlier version, a folder"),
+        (lambda: change_index(tmp_path, lambda index: index), "is not an index"),
         (lambda: change_index(tmp_path / "none", lambda index: index), "none does not exist"),
     ):
         with pytest.raises(BagwiseError, match=message):

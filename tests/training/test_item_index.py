@@ -17,7 +17,7 @@ from bagwise.training import FitOptions, ItemIndex, evaluate_model, run_fit
 from bagwise.training.index_changes import with_model
 from bagwise.training.index_words import IndexedWords
 from bagwise.training.item_answers import HELD_OUT, NEW, TRAINING
-from bagwise.training.item_index import _TENSORS_4, _TENSORS_5, index_of_fit
+from bagwise.training.item_index import _TENSORS, index_of_fit
 from bagwise.training.shared_terms import search_shared
 
 N_CLASSES, N_WORDS = 8, 60
@@ -241,8 +241,8 @@ def test_edited_groups_are_compared(without_classes):
 def test_damaged_blends_of_groups_are_refused(without_classes, tmp_path, change, told):
     model, rows, X, _ = without_classes
     path = ItemIndex.build(model, rows, X).save(tmp_path / "items.index")
-    header, tensors = read_tensors(path, INDEX_KIND, {4: _TENSORS_4})
-    write_tensors(path, INDEX_KIND, 4, header | change, tensors)
+    header, tensors = read_tensors(path, INDEX_KIND, {1: _TENSORS})
+    write_tensors(path, INDEX_KIND, 1, header | change, tensors)
     with pytest.raises(BagwiseError, match=told):
         ItemIndex.load(path)
 
@@ -366,12 +366,12 @@ def test_similar_items_are_those_of_a_search(known, by):
 def test_damaged_answers_are_refused(validated, tmp_path, change, message):
     fit, X, codes = validated
     path = ItemIndex.build(fit.model, collection(X, codes), X).save(tmp_path / "one.index")
-    header, tensors = read_tensors(path, INDEX_KIND, {4: _TENSORS_4})
+    header, tensors = read_tensors(path, INDEX_KIND, {1: _TENSORS})
     for name, act in change.items():
         place = tensors if name in tensors else header["answers"]
         place[name] = act(place[name])
     kept = {name: value for name, value in header.items() if name not in ("kind", "schema")}
-    write_tensors(path, INDEX_KIND, 4, kept, tensors)
+    write_tensors(path, INDEX_KIND, 1, kept, tensors)
     with pytest.raises(BagwiseError, match=f"is damaged: .*{message}"):
         ItemIndex.load(path)
 
@@ -387,7 +387,7 @@ def test_answers_before_edits_are_kept_with_edited_models(validated, tmp_path):
     assert (answers.sizes, answers.unedited.sizes) == ((60,), index.answers.sizes)
     for found, wanted in zip(answers.unedited.top.arrays, index.answers.top.arrays, strict=True):
         np.testing.assert_array_equal(found, wanted)
-    header, tensors = read_tensors(path, INDEX_KIND, {5: _TENSORS_5})
+    header, tensors = read_tensors(path, INDEX_KIND, {1: _TENSORS})
     header = {name: value for name, value in header.items() if name not in ("kind", "schema")}
     before = header["answers"]["unedited"]
     some = {name: value for name, value in tensors.items() if name != "unedited_answer_scores"}
@@ -400,7 +400,7 @@ def test_answers_before_edits_are_kept_with_edited_models(validated, tmp_path):
         ({**before, "protocol": "x" * 201}, tensors, "have the protocol"),
         ({**before, "exact": True}, tensors, "expected protocol and sizes"),
     ):
-        write_tensors(path, INDEX_KIND, 5, {**header, "answers": {**header["answers"], "unedited": told}}, held)
+        write_tensors(path, INDEX_KIND, 1, {**header, "answers": {**header["answers"], "unedited": told}}, held)
         with pytest.raises(BagwiseError, match=f"is damaged: .*{message}"):
             ItemIndex.load(path)
 

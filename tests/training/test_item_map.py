@@ -13,7 +13,7 @@ from bagwise.errors import BagwiseError
 from bagwise.model.files import INDEX_KIND
 from bagwise.sources import TableCollection
 from bagwise.training import ItemIndex, fit_model
-from bagwise.training.item_index import _TENSORS_5
+from bagwise.training.item_index import _TENSORS
 from bagwise.training.item_map import ItemMap, spectral_vectors
 
 
@@ -235,11 +235,11 @@ def damage(header, tensors, what):
 )
 def test_damaged_maps_are_refused(index, tmp_path, what, message):
     path = index.with_map().save(tmp_path / "one.index")
-    header, tensors = read_tensors(path, INDEX_KIND, {5: _TENSORS_5})
+    header, tensors = read_tensors(path, INDEX_KIND, {1: _TENSORS})
     tensors = {name: array.copy() for name, array in tensors.items()}
     header = {name: value for name, value in header.items() if name not in ("kind", "schema")}
     damage(header, tensors, what)
-    write_tensors(path, INDEX_KIND, 5, header, tensors)
+    write_tensors(path, INDEX_KIND, 1, header, tensors)
     with pytest.raises(BagwiseError, match=message):
         ItemIndex.load(path)
 

@@ -2,8 +2,8 @@
 
 All files of bagwise are such files: 8 bytes with the length of a JSON text, the text, then the tensors without gaps.
 The metadata of the text hold the header, JSON again: the kind of the file, its schema, and what the writer adds; and
-``crc32.NAME`` for each tensor, its checksum in hexadecimal digits, which files of earlier versions do not have. Any
-safetensors reader opens them. `bagwise.runtime` has a reader of its own, because it must not need this package.
+``crc32.NAME`` for each tensor, its checksum in hexadecimal digits. Any safetensors reader opens them. `bagwise.runtime`
+has a reader of its own, because it must not need this package.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from bagwise.errors import BagwiseError
 # The longest JSON text that is written, and read unless a kind of file allows more.
 MAX_HEADER = 1 << 20
 # No kind of file allows more.
-_LONGEST_HEADER = 1 << 26
+_LONGEST_HEADER = 1 << 22
 _DTYPE_NAMES = TYPE_NAMES | {np.dtype(bool): "BOOL"}
 _DTYPES = {name: dtype for dtype, name in _DTYPE_NAMES.items()}
 _DEEPEST = 64  # lists and objects inside each other in a header
@@ -243,7 +243,7 @@ def read_tensors(
                 mapped = mmap and table[name].mapped
                 tensors[name] = array = _read_tensor(file, (dtype, shape, start + first), mapped)
                 if verify or not mapped:
-                    _check_values(name, table[name], array, checksums.get(name))
+                    _check_values(name, table[name], array, checksums[name])
                 array.flags.writeable = not table[name].mapped
             return header, tensors
     except _NotATensorFile as error:
@@ -262,7 +262,7 @@ class TensorEntry:
     dtype: str
     shape: tuple[int, ...]
     n_bytes: int
-    checksum: int | None  # None in files of earlier versions
+    checksum: int
     found: int | None
 
 
@@ -278,7 +278,7 @@ def tensor_entries(path: str | os.PathLike[str], *, read: bool = False) -> tuple
             for name, (dtype, shape, first) in sorted(forms.items(), key=lambda one: one[1][2]):
                 n_bytes = math.prod(shape) * dtype.itemsize
                 found = _file_checksum(file, start + first, n_bytes) if read else None
-                listed.append(TensorEntry(name, dtype.name, shape, n_bytes, checksums.get(name), found))
+                listed.append(TensorEntry(name, dtype.name, shape, n_bytes, checksums[name], found))
             return header, listed
     except BagwiseError as error:
         raise BagwiseError(f"{os.fspath(path)} is not a file of bagwise: {error}") from error
@@ -329,9 +329,9 @@ def check_depth(value: Any) -> None:
 
 
 def _read_checksums(metadata: dict[str, Any], entries: dict[str, Any]) -> dict[str, int]:
-    """Give the checksums of all tensors, or none of a file of an earlier version."""
+    """Give the checksums of all tensors."""
     found = {name.removeprefix(_CHECKSUM): text for name, text in metadata.items() if name.startswith(_CHECKSUM)}
-    if found and found.keys() != entries.keys():
+    if found.keys() != entries.keys():
         _damaged(f"it has checksums of {sorted(found)!s:.500}", f"one of each tensor: {sorted(entries)!s:.500}")
     for name, text in found.items():
         if not isinstance(text, str) or re.fullmatch("[0-9a-f]{8}", text) is None:
@@ -405,7 +405,7 @@ def _read_tensor(file: BinaryIO, form: _Form, mapped: bool) -> NDArray[Any]:
     return np.fromfile(file, dtype, count).reshape(shape)
 
 
-def _check_values(name: str, spec: TensorSpec, array: NDArray[Any], checksum: int | None) -> None:
+def _check_values(name: str, spec: TensorSpec, array: NDArray[Any], checksum: int) -> None:
     """Check the values of a tensor, some rows at a time, and its checksum."""
     found = 0
     for rows in row_pieces(np.atleast_1d(array)):
@@ -417,9 +417,8 @@ def _check_values(name: str, spec: TensorSpec, array: NDArray[Any], checksum: in
             _damaged(f"its {name} holds {rows.min()}", f"at least {spec.low}")
         if spec.high is not None and rows.size and rows.max() > spec.high:
             _damaged(f"its {name} holds {rows.max()}", f"at most {spec.high}")
-        if checksum is not None:
-            found = zlib.crc32(rows.data, found)
-    if checksum is not None and found != checksum:
+        found = zlib.crc32(rows.data, found)
+    if found != checksum:
         _damaged(f"the checksum of its {name} is {found:08x}", f"{checksum:08x}; its bytes are not those written")
 
 

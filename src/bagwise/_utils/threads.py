@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -25,23 +23,14 @@ _AHEAD = 4
 def number_of_threads(n_jobs: int | None) -> int:
     """Return the number of threads that `n_jobs` means: None is one, -1 one per core, -2 one less.
 
-    That of `joblib.effective_n_jobs`, which takes long to import. Where joblib was imported, it is asked, since it may
-    have been told another number by `joblib.parallel_config`.
+    `joblib.parallel_config` may say another number for None.
 
     >>> number_of_threads(None), number_of_threads(3)
     (1, 3)
     """
-    if "joblib" in sys.modules:
-        import joblib  # waits where another thread has begun to import it
+    from joblib import effective_n_jobs  # deferred: opening a model needs no joblib
 
-        return int(joblib.effective_n_jobs(n_jobs))
-    if n_jobs == 0:
-        raise ValueError("n_jobs == 0 in Parallel has no meaning")
-    if n_jobs is None or n_jobs > 0:
-        return n_jobs or 1
-    n_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    n_cores = min(n_cores, int(os.environ.get("LOKY_MAX_CPU_COUNT", n_cores)))
-    return max(1, n_cores + 1 + n_jobs)
+    return effective_n_jobs(n_jobs)
 
 
 class _OneThread:

@@ -43,9 +43,6 @@ def export(
     cpp: Annotated[
         Path | None, typer.Option(help="Write a folder with a C++ program, its model, and how to build it.")
     ] = None,
-    wasm: Annotated[
-        Path | None, typer.Option(help="Write a folder with an offline page for the browser. Needs emcc.")
-    ] = None,
     embed: Annotated[bool, typer.Option("--embed", help="--cpp: the model as an array instead of a file.")] = False,
     int8: Annotated[bool, typer.Option("--int8", help="Round words and classifiers to 8-bit integers.")] = False,
     compact: Annotated[
@@ -62,24 +59,23 @@ def export(
     force: Force = False,
     **options: Any,
 ) -> None:
-    """Write a model for other programs and devices: ONNX, C++, a page for the browser, 8-bit numbers; or a map."""
+    """Write a model for other programs and devices: ONNX, C++, 8-bit numbers; or a map."""
     if atlas is not None:
-        if not (onnx is out is cpp is wasm is evaluate is None) or int8 or compact or embed:
+        if not (onnx is out is cpp is evaluate is None) or int8 or compact or embed:
             raise BagwiseError("--atlas writes the map of an index, and no model: give it alone.")
         _write_atlas(session, model, atlas, texts, force)
         return
-    if int8 and out is cpp is wasm is onnx is None:
+    if int8 and out is cpp is onnx is None:
         out = model.with_name(f"{model.name.removesuffix('.bagwise')}-int8.bagwise")
-    _check_options(onnx, out, cpp, wasm, embed=embed, smaller=int8 or compact, evaluate=evaluate)
+    _check_options(onnx, out, cpp, embed=embed, smaller=int8 or compact, evaluate=evaluate)
     if embed_network and out is None:
         raise BagwiseError("--embed-network is for a model file: give its name by --out FILE.")
     check_outputs([onnx], force, "--onnx")
     check_outputs([out], force)
-    from bagwise._io.atomic import check_folder
+    if cpp is not None:
+        from bagwise._io.atomic import check_folder
 
-    for folder in (cpp, wasm):
-        if folder is not None:
-            check_folder(folder, force)
+        check_folder(cpp, force)
     if onnx is not None:
         from bagwise._utils.extras import require
 
@@ -88,8 +84,8 @@ def export(
     if embed_network:
         loaded = loaded.embed_network()
     written = loaded
-    if out is not None or cpp is not None or wasm is not None:
-        if cpp is not None or wasm is not None:
+    if out is not None or cpp is not None:
+        if cpp is not None:
             from bagwise.model.edge import for_devices
 
             for_devices(loaded)
@@ -112,11 +108,6 @@ def export(
         from bagwise.model.edge import export_cpp
 
         session.wrote(export_cpp(written, cpp, embed=embed, force=force), "cpp")
-    if wasm is not None:
-        from bagwise.model.edge import export_wasm
-
-        session.progress("Compiling the runtime with emcc", 0, 0)
-        session.wrote(export_wasm(written, wasm, force=force), "wasm")
 
 
 def _write_atlas(session: Session, index: Path, path: Path, texts: bool, force: bool) -> None:
@@ -133,21 +124,16 @@ def _check_options(
     onnx: Path | None,
     out: Path | None,
     cpp: Path | None,
-    wasm: Path | None,
     *,
     embed: bool,
     smaller: bool,
     evaluate: Path | None,
 ) -> None:
     """Raise an error for options that do not go together."""
-    if onnx is out is cpp is wasm is None:
-        raise BagwiseError("Say what to write: --onnx, --out, --cpp, --wasm or --int8 of a model, --atlas of an index.")
-    if onnx is not None and out is cpp is wasm is None and smaller:
-        raise BagwiseError(
-            "--int8 and --compact are for --out, --cpp and --wasm; ONNX graphs have all numbers in float32."
-        )
-    if cpp is not None and wasm is not None and cpp.resolve() == wasm.resolve():
-        raise BagwiseError(f"--cpp and --wasm write a folder each, got {cpp} for both. Give them different names.")
+    if onnx is out is cpp is None:
+        raise BagwiseError("Say what to write: --onnx, --out, --cpp or --int8 of a model, --atlas of an index.")
+    if onnx is not None and out is cpp is None and smaller:
+        raise BagwiseError("--int8 and --compact are for --out and --cpp; ONNX graphs have all numbers in float32.")
     if embed and cpp is None:
         raise BagwiseError("--embed is for --cpp: give a folder by --cpp DIR.")
     if evaluate is not None and not smaller:

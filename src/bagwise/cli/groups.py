@@ -44,9 +44,7 @@ def groups(
     sort: Annotated[
         str, typer.Option(help="Order of groups: by-class, size (number of words), weight (for their class), number.")
     ] = "number",
-    n_groups: Annotated[
-        int | None, typer.Option("--groups", "--to", min=1, help="Groups of another cut of the model.")
-    ] = None,
+    n_groups: Annotated[int | None, typer.Option("--groups", min=1, help="Groups of another cut of the model.")] = None,
     rename: Annotated[
         list[str] | None,
         typer.Option(

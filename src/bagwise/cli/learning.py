@@ -49,11 +49,11 @@ def demo(
 
     prepare_folder(out)
     source = write_dataset(load_digit_images(), out / "digits.zip")
-    options = {"descriptor": "patches", "pyramid": 5, "words": 200, "groups": 20}
-    shown = " ".join(f"--{name} {value}" for name, value in options.items())
+    options = FitOptions(descriptor="patches", pyramid=5, n_words=200, n_groups=20)
+    shown = "--descriptor patches --pyramid 5 --words 200 --groups 20"
     session.say(f"$ bagwise fit {printable(source)} {shown} --out {printable(out / 'digits.bagwise')}")
     outputs = FitOutputs(out / "digits.bagwise", report=True, index=True, markdown=None)
-    run_fit(session, source, FitOptions.from_mapping(options), outputs)
+    run_fit(session, source, options, outputs)
     session.say()
     session.say(f"Open the report: {printable((out / 'digits.report.html').resolve())}")
     explore = command_line("explore", out / "digits.index")
@@ -69,7 +69,6 @@ def fit(
         str | None,
         typer.Option(
             "--groups",
-            "--to",
             help="Number of groups after merging, or auto (default): chosen by cross-validation.",
             metavar="N|auto",
         ),

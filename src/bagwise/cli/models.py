@@ -61,7 +61,7 @@ def info(
 def cut(
     session: Session,
     model: ModelPath,
-    groups: Annotated[int, typer.Option("--groups", "--to", min=1, help="Number of groups.")],
+    groups: Annotated[int, typer.Option("--groups", min=1, help="Number of groups.")],
     out: Annotated[Path | None, typer.Option(help="New model file. Default: NAME-N.bagwise.")] = None,
     compact: Annotated[
         bool, typer.Option("--compact", help="Write a small model: this cut only, hashes instead of words.")
@@ -88,8 +88,8 @@ def cut(
 
 
 def size_of(path: Path) -> int:
-    """Bytes of a model: of a file, or of a folder of an earlier version."""
-    return sum(one.stat().st_size for one in ([path] if path.is_file() else path.rglob("*")) if one.is_file())
+    """Bytes of the file of a model."""
+    return path.stat().st_size
 
 
 def _say_derived(session: Session, model: Any) -> None:

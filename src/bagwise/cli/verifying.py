@@ -55,7 +55,7 @@ def describe_file(session: Session, path: Path) -> None:
 
 
 def verify_file(session: Session, path: Path) -> None:
-    """Read a file, or all files of a folder of an earlier version, and check all of it; raise if something is wrong."""
+    """Read a file, or all files of a folder of shards, and check all of it; raise if something is wrong."""
     from bagwise._io.tensors import check_file_path, kind_of
 
     if not path.exists():
@@ -75,8 +75,7 @@ def verify_file(session: Session, path: Path) -> None:
         what = "is damaged" if all(one["tensors"] for one in told) else "is damaged, or is not a file of bagwise"
         raise BagwiseError(f"{path} {what}: {'; '.join(wrong)}. Restore it from a copy, or make it again.")
     n_tensors = sum(len(one["tensors"]) for one in told)
-    summed = "" if all(one["checksums"] for one in told) else " It has no checksums: an earlier version wrote it."
-    session.say(f"{'verified':<13} all {n_tensors} tensors are sound.{summed}")
+    session.say(f"{'verified':<13} all {n_tensors} tensors are sound.")
 
 
 def _verified(path: Path) -> dict[str, Any]:
@@ -86,10 +85,10 @@ def _verified(path: Path) -> dict[str, Any]:
     try:
         header, entries = tensor_entries(path, read=True)
     except BagwiseError as error:
-        return {"path": str(path), "checksums": False, "tensors": [], "problem": _without_name(path, error)}
+        return {"path": str(path), "tensors": [], "problem": _without_name(path, error)}
     told = _told(path, header, entries)
     for entry, one in zip(told["tensors"], entries, strict=True):
-        changed = one.checksum is not None and one.found != one.checksum
+        changed = one.found != one.checksum
         entry["problem"] = f"checksum {one.found:08x} instead of {one.checksum:08x}" if changed else None
     told["problem"] = None
     if not any(entry["problem"] for entry in told["tensors"]):
@@ -126,7 +125,6 @@ def _told(path: Path, header: dict[str, Any], entries: list[TensorEntry]) -> dic
         "kind": header.get("kind"),
         "schema": header.get("schema"),
         "bytes": path.stat().st_size,
-        "checksums": all(one.checksum is not None for one in entries),
         "tensors": [
             {"name": one.name, "dtype": one.dtype, "shape": list(one.shape), "bytes": one.n_bytes} for one in entries
         ],

@@ -11,4 +11,3 @@ from .kmeans import kmeans_words as kmeans_words
 from .kmeans import learn_codebook as learn_codebook
 from .manifold.manifold_bag_of_features import ManifoldBagOfFeatures as ManifoldBagOfFeatures
 from .pyramids import resolve_pyramid as resolve_pyramid
-from .window_codes import WindowCodes as WindowCodes

@@ -136,8 +136,6 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
     array(['word0', 'word1'], dtype=object)
     """
 
-    device: str | None = None  # of pickles of earlier versions, which lack it
-
     _parameter_constraints: ClassVar[dict] = {
         "n_words": [Interval(Integral, 1, None, closed="left")],
         "assignment": [StrOptions(set(ASSIGNMENTS))],

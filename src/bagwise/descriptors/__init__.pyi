@@ -12,6 +12,5 @@ from .sentences import split_sentences as split_sentences
 from .sift import ColorSIFT as ColorSIFT
 from .sift import DenseSIFT as DenseSIFT
 from .sift import KeypointSIFT as KeypointSIFT
-from .sparse_bags import SparseBags as SparseBags
 from .texts import WordCounts as WordCounts
 from .video import VideoHogHof as VideoHogHof

@@ -250,34 +250,6 @@ def count_in_cells(codes, bins, rows, columns, cell_height, cell_width, out):
 
 
 @njit(cache=True, nogil=True)
-def count_in_patches(codes, rows, columns, side, starts, patterns, counts):
-    """Count the codes of overlapping square patches as sparse rows; returns how many entries there are.
-
-    Patch ``i * len(columns) + j`` holds ``codes[rows[i] : rows[i] + side, columns[j] : columns[j] + side]``; its row is
-    ``np.unique(patch, return_counts=True)``. `patterns` and `counts` need room for `side`² entries per patch. Cost
-    O(side² log side) for each patch.
-    """
-    filled = 0
-    starts[0] = 0
-    found = np.empty(side * side, np.uint16)
-    for i in range(rows.shape[0]):
-        for j in range(columns.shape[0]):
-            for y in range(side):
-                for x in range(side):
-                    found[y * side + x] = codes[rows[i] + y, columns[j] + x]
-            found.sort()
-            for k in range(found.shape[0]):
-                if k > 0 and found[k] == found[k - 1]:
-                    counts[filled - 1] += 1
-                else:
-                    patterns[filled] = found[k]
-                    counts[filled] = 1
-                    filled += 1
-            starts[i * columns.shape[0] + j + 1] = filled
-    return filled
-
-
-@njit(cache=True, nogil=True)
 def describe_cells(pixels, rows, columns, cell, out):
     """``out[k] = [*patch.mean(axis=(0, 1)), *patch.std(axis=(0, 1))]``, where patch k of side `cell` begins at pixel k
     of the grid, taken row by row. Cost O(n cell²).

@@ -93,7 +93,7 @@ class ItemTransformer(TransformerMixin, BaseEstimator, ABC, auto_wrap_output_key
 
         Returns
         -------
-        described : Bags, SparseBags or CSR array
+        described : Bags or CSR array
             One bag or row per item, in the order of the items. An image too small for any descriptor is an empty bag.
         """
         return self._join(self._iterate(X, on_error))

@@ -11,13 +11,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bagwise._compat import StrOptions
 from bagwise.bags.bags import offsets_of
 from bagwise.descriptors.base import Descriptor, ItemTransformer
 from bagwise.descriptors.describing import Arrays
 from bagwise.descriptors.images import as_comparable, centres_in_unit_square, starts_of
 from bagwise.descriptors.registry import parameter_constraints
-from bagwise.descriptors.sparse_bags import SparseBags
 
 __all__ = ["LBPD5", "LocalBinaryPatterns", "cell_histograms", "pattern_codes", "uniform_bins"]
 
@@ -173,35 +171,24 @@ RADIUS = 2
 
 
 class LBPD5(ItemTransformer):
-    """Count the 65,536 local binary patterns of 5 x 5 pixels, as sparse histograms of images or of patches.
+    """Count the 65,536 local binary patterns of 5 x 5 pixels, as sparse histograms of images.
 
     Bit b of a pixel's pattern is 1 if neighbour b is at least as bright as the pixel. The neighbours are the 16 pixels
     on the border of the 5 x 5 window around it, numbered clockwise from the top left, lowest bit first.
 
     Parameters
     ----------
-    per : {"image", "patch"}, default="image"
-        One histogram per image, or one per square patch on a regular grid.
-    patch : int, default=16
-        Side of a patch in pixels. It has ``(patch - 4)²`` patterns, those whose 5 x 5 window is inside the patch.
-    step : int, default=8
-        Distance of neighbouring patches in pixels. The grid is centred in the image.
     max_side, n_jobs, verbose, cache
         As in `DenseSIFT`.
 
     See Also
     --------
-    PatternWords : Groups of similar patterns.
     LocalBinaryPatterns : 256 patterns of 8 neighbours.
 
     Notes
     -----
     Patterns are invariant to strictly increasing transformations of the grey values. Colour images are converted to
-    grey. An image smaller than 5 x 5 pixels has a zero histogram; one smaller than a patch gives an empty bag.
-
-    Time O(H W) per image, plus O(patch² log patch) per patch. A patch of 16 x 16 pixels has at most 144 non-zero
-    entries: its row takes about 1 kB, in dense form 256 kB. Rows of patches are the local features that HDLF-II reduces
-    to some hundred numbers and encodes by VLAD.
+    grey. An image smaller than 5 x 5 pixels has a zero histogram. Time O(H W) per image.
 
     References
     ----------
@@ -216,61 +203,32 @@ class LBPD5(ItemTransformer):
     >>> X = LBPD5().transform([image, image[:20], np.ones((9, 9))])
     >>> X.shape, X.sum(axis=1)
     ((3, 65536), array([640, 512,  25]))
-    >>> LBPD5(per="patch").transform([image])
-    <SparseBags: 1 bags, 6 rows x 65536 features of int32, 736 stored, with positions>
     """
 
-    # the registry lists what files may hold: histograms of images
-    _parameter_constraints: ClassVar[dict] = parameter_constraints("LBPD5") | {"per": [StrOptions({"image", "patch"})]}
+    _parameter_constraints: ClassVar[dict] = parameter_constraints("LBPD5")
 
     def __init__(
         self,
-        per: str = "image",
         *,
-        patch: int = 16,
-        step: int = 8,
         max_side: int | None = None,
         n_jobs: int | None = None,
         verbose: int = 0,
         cache: str | PathLike[str] | None = None,
     ) -> None:
-        self.per = per
-        self.patch = patch
-        self.step = step
         self.max_side = max_side
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.cache = cache
 
     def _compute(self, content: Any) -> Arrays:
-        image = as_comparable(content)
-        codes = pattern_codes(image, RADIUS)
-        if self.per == "image":
-            counts = np.bincount(codes.ravel(), minlength=N_PATTERNS).astype(np.int32)
-            patterns = np.flatnonzero(counts)
-            starts = np.array([0, len(patterns)])
-            return {"starts": starts, "patterns": patterns.astype(np.int32), "counts": counts[patterns]}
-        from bagwise.descriptors._kernels import count_in_patches
+        codes = pattern_codes(as_comparable(content), RADIUS)
+        counts = np.bincount(codes.ravel(), minlength=N_PATTERNS).astype(np.int32)
+        patterns = np.flatnonzero(counts)
+        return {"patterns": patterns.astype(np.int32), "counts": counts[patterns]}
 
-        height, width = image.shape
-        patch, side = int(self.patch), int(self.patch) - 2 * RADIUS
-        rows, columns = starts_of(height, patch, int(self.step)), starts_of(width, patch, int(self.step))
-        n_patches, n_entries = len(rows) * len(columns), 0
-        starts = np.zeros(n_patches + 1, np.int64)
-        patterns, counts = np.empty(n_patches * side**2, np.int32), np.empty(n_patches * side**2, np.int32)
-        if n_patches:
-            n_entries = count_in_patches(codes, rows, columns, side, starts, patterns, counts)
-        patterns, counts = patterns[:n_entries].copy(), counts[:n_entries].copy()
-        positions = centres_in_unit_square(rows + patch / 2, columns + patch / 2, height, width)
-        return {"starts": starts, "patterns": patterns, "counts": counts, "positions": positions}
-
-    def _join(self, items: Iterable[Arrays]) -> sp.csr_array | SparseBags:
+    def _join(self, items: Iterable[Arrays]) -> sp.csr_array:
         """Stack the rows of all items."""
         items = list(items)
-        n_entries = np.concatenate([np.diff(arrays["starts"]) for arrays in items])
+        starts = offsets_of([len(arrays["patterns"]) for arrays in items])
         counts, patterns = (np.concatenate([arrays[name] for arrays in items]) for name in ("counts", "patterns"))
-        rows = sp.csr_array((counts, patterns, offsets_of(n_entries)), shape=(len(n_entries), N_PATTERNS))
-        if self.per == "image":
-            return rows
-        offsets = offsets_of([len(arrays["starts"]) - 1 for arrays in items])
-        return SparseBags(rows, offsets, np.concatenate([arrays["positions"] for arrays in items]))
+        return sp.csr_array((counts, patterns, starts), shape=(len(items), N_PATTERNS))

@@ -10,7 +10,7 @@ import math
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from numbers import Integral, Real
 from os import PathLike
 from typing import Any
@@ -125,14 +125,8 @@ class KnownDescriptor:
     color: bool = False  # whether images are opened in colour for it
     frames: bool = False  # whether it describes videos as well, given a number of frames
     n_words: int | None = None  # size of the vocabulary of a descriptor that needs no codebook
-    former_names: Mapping[str, str] = field(default_factory=dict)  # parameters in earlier files
     function: str | None = None  # in bagwise.descriptors.functions: what the class computes of an image
     assignment: Mapping[str, Any] | None = None  # to words by default, as parameters of `Assignment`; None: hard
-
-    @property
-    def added(self) -> dict[str, Any]:
-        """Parameters that earlier files lack, with the values they mean. Files still leave these values out."""
-        return {"max_side": None} if self.modality == "images" else {}
 
     @property
     def modalities(self) -> tuple[str, ...]:
@@ -178,7 +172,6 @@ DESCRIPTORS = {
             **_SIZE,
         },
         "patches",
-        former_names={"normalization": "normalize"},
     ),
     "LocalBinaryPatterns": KnownDescriptor(
         "lbp",
@@ -188,12 +181,8 @@ DESCRIPTORS = {
             "normalize": _OneOf(("l1", "l2", None)),
             **_SIZE,
         },
-        former_names={"norm": "normalize"},
     ),
-    # files hold histograms of images, not of patches
-    "LBPD5": KnownDescriptor(
-        "lbp", {"per": _OneOf(("image",)), "patch": _Integer(5), "step": _Integer(1), **_SIZE}, n_words=1 << 16
-    ),
+    "LBPD5": KnownDescriptor("lbp", _SIZE, n_words=1 << 16),
     "NetworkFeatures": KnownDescriptor(
         "network",
         {

@@ -68,7 +68,7 @@ def _app_of(space: Workspace) -> Starlette:
 
 
 async def _missing(request: Request, error: Exception) -> Response:
-    """Say that there is nothing at an address, which may be one of an earlier version."""
+    """Say that there is nothing at an address, which may be one of another model."""
     if request.url.path.startswith("/api/"):
         return answer_json({"error": "There is nothing at this address. It may be of another model."}, 404)
     return PlainTextResponse("There is no such page. The explorer begins at the address /.", 404)

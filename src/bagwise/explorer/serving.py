@@ -56,8 +56,8 @@ def open_workspace(
     """Open a model or an index, and its items.
 
     Items of an index with answers and words are shown as the index knows them, and their source is opened when their
-    content is. Words of other items are counted: those of a source that is given, and of indexes that earlier versions
-    wrote or that compare items by something else than words.
+    content is. Words of other items are counted: those of a source that is given, and of indexes that compare items
+    by something else than words.
 
     Parameters
     ----------

@@ -4,7 +4,6 @@ from .engine import MergingInterrupted as MergingInterrupted
 from .hierarchy import Hierarchy as Hierarchy
 from .merge import merge_statistics as merge_statistics
 from .merge import merge_words as merge_words
-from .pattern_words import PatternWords as PatternWords
 from .sketching.sketch import Sketch as Sketch
 from .sketching.sketch_merger import SketchMerger as SketchMerger
 from .statistics import Statistics as Statistics

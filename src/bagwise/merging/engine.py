@@ -57,14 +57,11 @@ from bagwise.merging.structures import Structure
 __all__ = ["Callback", "Engine", "MergingInterrupted", "merge_scoring"]
 
 Callback = Callable[[int, tuple[int, int], float], Any]
-STORES = ("auto", "dense", "factored", "sparse")
+STORES = ("auto", "dense", "sparse")
 # Compiled code runs for about this long between two checks of progress, callbacks and Ctrl-C.
 _CHUNK_SECONDS = 0.05
 # Merges between two reports, where there is no time to be looked at.
 _REPORTED = 256
-# Dense data with a smaller fraction of non-zeros than this are kept sparse if the matrices of pairs do not fit: they
-# take less memory then, and computing a row takes the square of the fraction in additions.
-_FILLED = 1 / 3
 
 
 def _no_report(done: int) -> None:
@@ -386,7 +383,7 @@ class Engine:
             if self._limit is not None:
                 check_fits(d - len(constant[1:]), self._limit, self._search)
         else:
-            self.store = _choose_store(self._store, X, d - len(constant[1:]), self._search, self._limit)
+            self.store = _choose_store(self._store, d - len(constant[1:]), self._search, self._limit)
         structures = self._structures(criterion)
         samples = [structure.samples for structure in structures]
         if not any(some is None for some in samples):
@@ -402,7 +399,7 @@ class Engine:
         if self.store == "dense":
             store = DenseStore.from_structures(X, *structures, self._n_threads)
             return folded, words, store if ours else store.checked(type(criterion).__name__)
-        return folded, words, make_factored_store(self.store, X, structures, self._limit, self._n_threads)
+        return folded, words, make_factored_store(X, structures, self._limit, self._n_threads)
 
     def _start_in_kernel_space(self, criterion: TraceRatio) -> Start:
         """Start a search with distances in the feature space of an additive kernel."""
@@ -575,20 +572,13 @@ def check_request(n_groups: Any, callback: Any) -> None:
         raise BagwiseError(f"callback must be callable, got {callback!r}.")
 
 
-def _choose_store(name: str, X: Any, n_words: int, search: str, memory_limit: Limit) -> str:
-    """Choose between "dense", "factored" and "sparse" for data of which `n_words` columns vary.
-
-    "auto" takes the dense store if it fits, being the fastest; else the sparse one for sparse data, and for dense data
-    that are mostly zeros; else the factored one.
-    """
+def _choose_store(name: str, n_words: int, search: str, memory_limit: Limit) -> str:
+    """Choose between "dense" and "sparse" for data of which `n_words` columns vary: "auto" is dense if that fits."""
     if name == "auto" and search == "bound":
         limit = resolve_limit(memory_limit)
-        if limit is None or bytes_of_pairs(n_words, search) <= limit:
-            return "dense"
-        is_sparse = sp.issparse(X) or np.count_nonzero(X) < _FILLED * X.shape[0] * X.shape[1]
-        return "sparse" if is_sparse else "factored"
+        return "dense" if limit is None or bytes_of_pairs(n_words, search) <= limit else "sparse"
     if name in ("auto", "dense"):
-        others = "use store='sparse' or store='factored', or " if search == "bound" else "use search='bound', or "
+        others = "use store='sparse', or " if search == "bound" else "use search='bound', or "
         check_fits(n_words, memory_limit, search, in_python(others))
         return "dense"
     return name

@@ -65,12 +65,11 @@ def merge_words(
     callback : callable, default=None
         Called as ``callback(level, (s, t), score)`` for every merge in order, `level` being the number of groups
         after it. Merging stops if it returns True.
-    store : {"auto", "dense", "factored", "sparse"}, default="auto"
-        How a trace ratio keeps A and B. "dense": two d x d matrices, the fastest. "factored": the values of all words
-        in all samples, from which rows are computed when needed. "sparse": the same for sparse data, in memory of the
-        order of the non-zeros: for 100,000 words. "auto" takes "dense" if it fits `memory_limit`, else "sparse" or
-        "factored" by the fraction of zeros. All of them merge the best pair at each level. They give the same hierarchy
-        unless pairs are equally good up to rounding, as happens with small counts.
+    store : {"auto", "dense", "sparse"}, default="auto"
+        How a trace ratio keeps A and B. "dense": two d x d matrices, the fastest. "sparse": the non-zeros of the data
+        (all values of dense data of which more than a third are filled), from which rows are computed when needed: for
+        100,000 words. "auto" takes "dense" if it fits `memory_limit`, else "sparse". Both merge the best pair at each
+        level. They give the same hierarchy unless pairs are equally good up to rounding, as happens with small counts.
     memory_limit : int or str, default=None
         Memory budget for merging, in bytes or as "2GB". None: 80 % of the free memory.
     n_jobs : int, default=None

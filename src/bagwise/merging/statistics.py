@@ -36,7 +36,7 @@ _SCHEMA = 1
 # Integers below this are exact in float64.
 _EXACT = 2.0**53
 _ARRAYS = ("class_sizes", "class_sums", "smallest", "largest", "whole", "stored")
-_PARTS = {"gram": "gram", "frequencies": "shares"}  # optional arrays, and their names in files
+_PARTS = ("gram", "frequencies")  # optional arrays
 _NOTHING = np.empty((0, 0))
 _TENSORS = {
     "class_sizes": tensor("int64", "n_classes", low=0),
@@ -50,7 +50,7 @@ _TENSORS = {
     "gram_indices": tensor("int32 int64", "n_stored"),
     "gram_indptr": tensor("int32 int64", "n_rows + 1"),
     "deviations": tensor("float64", "n_deviations", finite=True),
-    "shares": tensor("float64", finite=True),
+    "frequencies": tensor("float64", finite=True),
 }
 _MOST_CHARACTERS = 1 << 26  # of names of classes in a file, each with the width of the longest
 _CLASS_TYPES = {np.dtype(code).str for code in "?bhilqBHILQefd"}
@@ -392,7 +392,7 @@ class Statistics:
                 f"Names of classes are written as numbers or strings; got {_some(self.classes)}. Number the classes."
             )
         tensors = {name: getattr(self, name) for name in _ARRAYS}
-        tensors["shares"] = _NOTHING if self.frequencies is None else self.frequencies  # its name in files
+        tensors["frequencies"] = _NOTHING if self.frequencies is None else self.frequencies
         tensors["gram"] = _NOTHING if self.gram is None else self.gram
         tensors["deviations"] = np.empty(0) if self.deviations is None else self.deviations
         tensors["gram_indices"] = tensors["gram_indptr"] = np.empty(0, dtype=np.int32)
@@ -405,7 +405,7 @@ class Statistics:
             "sparse": self.sparse,
             "unit": self.unit if np.isfinite(self.unit) else None,
             "n_labels": self.n_labels,
-            "parts": [name for part, name in _PARTS.items() if getattr(self, part) is not None],
+            "parts": [part for part in _PARTS if getattr(self, part) is not None],
         }
         return write_tensors(path, _KIND, _SCHEMA, header, tensors)
 
@@ -417,9 +417,9 @@ class Statistics:
             classes = _read_classes(header["classes"], header["dtype"])
             if type(header["sparse"]) is not bool:
                 raise BagwiseError(f"its sparse is {header['sparse']!r:.40}, expected true or false")
-            if not isinstance(header["parts"], list) or not all(name in _PARTS.values() for name in header["parts"]):
-                raise BagwiseError(f"its parts are {header['parts']!r:.100}, expected some of {[*_PARTS.values()]}")
-            parts: dict[str, Any] = {part: tensors[name] for part, name in _PARTS.items() if name in header["parts"]}
+            if not isinstance(header["parts"], list) or not all(part in _PARTS for part in header["parts"]):
+                raise BagwiseError(f"its parts are {header['parts']!r:.100}, expected some of {list(_PARTS)}")
+            parts: dict[str, Any] = {part: tensors[part] for part in _PARTS if part in header["parts"]}
             if "gram" in parts:
                 parts["deviations"] = tensors["deviations"]
             if "gram" in parts and parts["gram"].ndim == 1:
@@ -429,7 +429,7 @@ class Statistics:
                 except BagwiseError as error:
                     raise BagwiseError(f"its gram, gram_indices or gram_indptr are damaged. {error}") from error
             arrays = {name: tensors[name] for name in _ARRAYS}
-            unit = header.get("unit", 1.0)  # files of earlier versions lack it
+            unit = header["unit"]
             unit = np.inf if unit is None else float(unit)
             known: dict[str, Any] = arrays | parts | {"unit": unit, "n_labels": header.get("n_labels", 1)}
             return cls(classes=classes, sparse=header["sparse"], **known)

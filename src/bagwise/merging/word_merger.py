@@ -68,9 +68,9 @@ class WordMerger(GroupTransformer, BaseEstimator):
     pooling : {"sum", "mean", "sqrt"}, default="sum"
         How the words of a group are combined: their sum, their mean, or their sum divided by the square root of the
         group's size.
-    store : {"auto", "dense", "factored", "sparse"}, default="auto"
-        How the statistics of a trace ratio criterion are stored: as two d x d matrices, as their factors, or as the
-        non-zeros of sparse data. "auto" uses "dense" if it fits in memory; see `merge_words`.
+    store : {"auto", "dense", "sparse"}, default="auto"
+        How the statistics of a trace ratio criterion are stored: as two d x d matrices, or as the non-zeros of the
+        data. "auto" uses "dense" if it fits in memory; see `merge_words`.
     memory_limit : int or str, default=None
         Maximum memory for the statistics, in bytes or as "2GB". None: 80 % of the free memory.
     n_jobs : int, default=None
@@ -97,7 +97,7 @@ class WordMerger(GroupTransformer, BaseEstimator):
     shift_, scale_ : ndarray of shape (n_features_in_,) or None
         What is subtracted from each column, and its factor after that, before the columns of a group are summed. None
         for counts and frequencies, and for criteria that take data as they are; see Notes.
-    store_ : {"dense", "factored", "sparse"} or None
+    store_ : {"dense", "sparse"} or None
         The store that was used; None for criteria that are not trace ratios.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)

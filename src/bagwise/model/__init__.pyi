@@ -1,5 +1,4 @@
 from .edge import export_cpp as export_cpp
-from .edge import export_wasm as export_wasm
 from .explanation import Explanation as Explanation
 from .feature_sets import write_features as write_features
 from .model import Head as Head

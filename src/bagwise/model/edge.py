@@ -1,39 +1,29 @@
-"""Export models for devices: a C++ program with its model, and a page for the browser in WebAssembly."""
+"""Export models for devices: a C++ program with its model."""
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import os
 import re
-import shutil
-import subprocess
-import tempfile
 from pathlib import Path
 
 import bagwise
 from bagwise._io.atomic import check_folder, write_folder
 from bagwise._utils.text import english_stop_words
-from bagwise.errors import BagwiseError, argument
+from bagwise.errors import BagwiseError
 from bagwise.model.files import model_bytes
 from bagwise.model.model import Model
 from bagwise.model.parts import HARD
 from bagwise.runtime import PATTERN
 
-__all__ = ["export_cpp", "export_wasm", "for_devices"]
+__all__ = ["export_cpp", "for_devices"]
 
 _DESCRIPTORS = ("DenseSIFT", "ColorSIFT", "ColorCells", "Patches")
-_WORD = r"\\w\+|\\w\\w\+|\\w\{(?!0+,)[0-9]{1,3},\}"
+_WORD = r"\\w\+|\\w\\w\+|\\w\{[1-9][0-9]?,\}"
 _PATTERN = re.compile(rf"(?:\(\?u\))?(?:{_WORD}|\\b(?:{_WORD})\\b|\\S\+)")
 _PATTERNS = r"\w+, \w\w+ and \w{n,}, also between \b and \b, and \S+"
 _SOURCES = ("bagwise.hpp", "bagwise.h", "bagwise_c.cpp")
 _MODEL, _ARRAY_NAME, _BYTES_PER_LINE = "model.bagwise", "model_data.h", 32
-# Functions of the C interface that the page calls, and those that it needs of the C library.
-_CALLED = "load_memory free items_of n_classes n_groups n_words has_probabilities class_name workspace_new"
-_CALLED += " workspace_free image text row error scores probabilities explain places"
-_FLAGS = ("-std=c++17", "-O3", "-msimd128", "-fwasm-exceptions", "-DBAGWISE_NO_THREADS")
-_SETTINGS = {"SINGLE_FILE": "1", "MODULARIZE": "1", "EXPORT_NAME": "Bagwise", "ALLOW_MEMORY_GROWTH": "1"}
-_SETTINGS |= {"FILESYSTEM": "0", "ENVIRONMENT": "web,node", "EXPORTED_RUNTIME_METHODS": "UTF8ToString,HEAPU8,HEAPF64"}
 
 
 def for_devices(model: Model) -> Model:
@@ -117,7 +107,7 @@ def export_cpp(model: Model, folder: str | os.PathLike[str], *, embed: bool = Fa
     ['CMakeLists.txt', 'README.md', 'bagwise.h', 'bagwise.hpp', 'bagwise_c.cpp', 'main.cpp', 'model.bagwise']
     """
     target = check_folder(folder, force)
-    content, sources = model_bytes(for_devices(model)), _sources("cpp")
+    content, sources = model_bytes(for_devices(model)), _sources()
     files = {name: (sources / name).read_bytes() for name in _SOURCES}
     files |= {name: (sources / "example" / name).read_bytes() for name in ("main.cpp", "CMakeLists.txt")}
     files["README.md"] = _readme(model, len(content), embed).encode()
@@ -128,56 +118,10 @@ def export_cpp(model: Model, folder: str | os.PathLike[str], *, embed: bool = Fa
     return written
 
 
-def export_wasm(model: Model, folder: str | os.PathLike[str], *, force: bool = False) -> Path:
-    """Write a page that classifies images, texts or rows in the browser, without a server and without a network.
-
-    ``index.html`` opens from the disk. The C++ runtime is in it as WebAssembly, compiled by Emscripten (the command
-    ``emcc``, in Debian the package ``emscripten``), and the model as a script.
-
-    Parameters
-    ----------
-    model, folder, force
-        As for `export_cpp`.
-
-    Returns
-    -------
-    path : Path
-    """
-    target = check_folder(folder, force)
-    content, page = model_bytes(for_devices(model)), _sources("wasm")
-    files = {path.name: path.read_bytes() for path in sorted(page.iterdir()) if path.suffix in (".html", ".js", ".css")}
-    files["bagwise.js"] = _compiled(_sources("cpp"))
-    files["model.js"] = f'"use strict";\nwindow.BAGWISE_MODEL = "{base64.b64encode(content).decode()}";\n'.encode()
-    return write_folder(target, files)
-
-
-def _compiled(sources: Path) -> bytes:
-    """Compile the C interface to one script that holds the WebAssembly."""
-    compiler = shutil.which("emcc")
-    if compiler is None:
-        raise BagwiseError(
-            "Exporting a page for the browser needs Emscripten, whose command emcc is not on the PATH. Install it "
-            "(Debian, Ubuntu: apt-get install emscripten; elsewhere: the Emscripten SDK), or export with "
-            f"{argument('cpp')} on another machine and compile bagwise_c.cpp there."
-        )
-    functions = ",".join(["_malloc", "_free", *(f"_bagwise_{name}" for name in _CALLED.split())])
-    settings = [f"-s{name}={value}" for name, value in {**_SETTINGS, "EXPORTED_FUNCTIONS": functions}.items()]
-    # Debian's Emscripten has its Node modules where only Debian's Node looks for them
-    known = os.pathsep.join(filter(None, [os.environ.get("NODE_PATH"), "/usr/share/nodejs"]))
-    with tempfile.TemporaryDirectory(prefix="bagwise-") as place:
-        made = Path(place) / "bagwise.js"
-        command = [compiler, *_FLAGS, *settings, str(sources / "bagwise_c.cpp"), "-o", str(made)]
-        run = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "NODE_PATH": known})
-        if run.returncode or not made.is_file():
-            said = (run.stderr.strip() or run.stdout.strip())[-2000:]
-            raise BagwiseError(f"emcc could not compile the runtime (exit code {run.returncode}): {said}")
-        return made.read_bytes()
-
-
-def _sources(name: str) -> Path:
-    """Return the folder of the sources of a runtime: of the installed package, or of a checkout."""
+def _sources() -> Path:
+    """Return the folder of the sources of the C++ runtime: of the installed package, or of a checkout."""
     package = Path(bagwise.__file__).parent
-    places = [package / "native" / name, package.parents[1] / "runtime" / name]
+    places = [package / "native" / "cpp", package.parents[1] / "runtime" / "cpp"]
     for place in places:
         if place.is_dir():
             return place

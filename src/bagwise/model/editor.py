@@ -212,8 +212,8 @@ class Editor:
         if self._original.group_statistics is None:
             raise BagwiseError(
                 f"This model keeps no statistics to merge groups again from: only models by the criteria "
-                f"{', '.join((*SUMS, *PAIRS))} with one vocabulary do, unless they were trimmed or an earlier version "
-                "fitted them. Use join, move and split, or fit it again."
+                f"{', '.join((*SUMS, *PAIRS))} with one vocabulary do, unless they were trimmed. Use join, move "
+                "and split, or fit it again."
             )
         return self._original.group_statistics
 

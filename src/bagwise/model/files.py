@@ -32,6 +32,7 @@ from bagwise.runtime import (
     MOST_HEADER,
     OPTIONAL,
     PATTERN,
+    SCHEMA,
     ModelFileError,
     check_classes,
     check_pattern,
@@ -39,18 +40,17 @@ from bagwise.runtime import (
     codebook_names,
     decoded_rows,
     decoded_weights,
+    is_accepted_pattern,
     name_of,
     read_model_file,
     scale_name,
-    unsafe_reason,
 )
 from bagwise.runtime_network import joined, split
 
-__all__ = ["INDEX_ITEMS", "INDEX_KIND", "SHARDS_FILE", "is_item_index", "is_sharded", "model_bytes"]
+__all__ = ["INDEX_KIND", "SHARDS_FILE", "is_item_index", "is_sharded", "model_bytes"]
 __all__ += ["parts_of", "read_model", "write_model"]
 
-# The kind of files of `ItemIndex`, which hold a model; before, an index was a folder with a file of this name.
-INDEX_KIND, INDEX_ITEMS = "bagwise.ItemIndex", "items.json"
+INDEX_KIND = "bagwise.ItemIndex"  # of files that hold a model
 SHARDS_FILE = "shards.json"  # of a finished index in shards
 
 # The part of a file that hashes of training items may take; bytes of their entry in its header.
@@ -67,43 +67,42 @@ def write_model(path: str | os.PathLike[str], model: Any) -> Path:
     header, tensors = _parts_to_write(model)
     target = check_file_path(path)
     with locked(target):
-        return write_tensors(target, KIND, header["schema"], header, tensors, MOST_HEADER)
+        return write_tensors(target, KIND, SCHEMA, header, tensors, MOST_HEADER)
 
 
 def is_item_index(path: str | os.PathLike[str]) -> bool:
-    """Whether a path holds an index, by the header of a file or the names in a folder."""
-    return kind_of(path) == INDEX_KIND or Path(path, INDEX_ITEMS).is_file()
+    """Whether a path holds an index, by its header."""
+    return kind_of(path) == INDEX_KIND
 
 
 def is_sharded(path: str | os.PathLike[str]) -> bool:
     """Whether a path is a folder of shards, by what it holds or, if that is not finished, by its name."""
     folder = Path(path)
-    return (
-        folder.is_dir()
-        and not is_item_index(folder)
-        and ((folder / SHARDS_FILE).exists() or folder.suffix == ".shards")
-    )
+    return folder.is_dir() and ((folder / SHARDS_FILE).exists() or folder.suffix == ".shards")
 
 
 def model_bytes(model: Any) -> bytes:
     """Return the bytes of a model's file, for other files that hold a model."""
     header, tensors = _parts_to_write(model)
-    return tensor_bytes(KIND, header["schema"], header, tensors, MOST_HEADER)
+    return tensor_bytes(KIND, SCHEMA, header, tensors, MOST_HEADER)
 
 
 def _parts_to_write(model: Any) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return the header and the arrays; raise an error if they could not be read back, warn of an unsafe pattern."""
+    """Return the header and the arrays; raise an error if they could not be read back.
+
+    Warns of a token pattern that has to be trusted.
+    """
     header, tensors = parts_of(model)
     try:
         check_sizes(tensors)
         check_classes(header["classes"])
     except ModelFileError as error:
         raise BagwiseError(f"The model cannot be saved: {error}") from error
-    reason = unsafe_reason(model.tokenizer.get("token_pattern", PATTERN))
-    if reason:
+    pattern = model.tokenizer.get("token_pattern", PATTERN)
+    if not is_accepted_pattern(pattern):
         warnings.warn(
-            f"The token_pattern of this model may take very long for some texts: {reason}. Its file is loaded by "
-            "Model.load(path, trust_pattern=True) alone. See docs/model-file.md for safe patterns.",
+            f"The token_pattern {pattern!r:.200} of this model is not one of those that are loaded from any file. Its "
+            "file is loaded by Model.load(path, trust_pattern=True) alone. docs/model-file.md lists the patterns.",
             stacklevel=4,
         )
     return header, tensors
@@ -117,7 +116,7 @@ def read_model(
 ) -> _M:
     """Read a model from a path or from the bytes of a file; `make` takes the parameters of `Model` and checks them.
 
-    A ``token_pattern`` that may take very long for some texts is refused, unless `trust_pattern` is true.
+    A ``token_pattern`` that is not known to be fast (docs/model-file.md) is refused, unless `trust_pattern` is true.
     """
     try:
         header, tensors = read_model_file(source)
@@ -136,10 +135,10 @@ def read_model(
 def parts_of(model: Any) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Return the header and the arrays of a model's file."""
     path = model.path
-    records = [{"name": record.name, "parameters": record.written()} for record in model.descriptor_records]
+    records = [{"name": record.name, "parameters": dict(record.parameters)} for record in model.descriptor_records]
     header = {
         "kind": KIND,
-        "schema": 1,
+        "schema": SCHEMA,
         "library": f"bagwise {bagwise.__version__}",
         "items": model.modality,
         "vocabulary_size": model.hierarchy.n_words,
@@ -166,9 +165,7 @@ def parts_of(model: Any) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         tensors |= _edit_tensors(model)
     if model.group_statistics is not None:
         tensors["statistics"] = model.group_statistics.values
-    used = {name: value for name, value in (_optional(model) | span).items() if value != OPTIONAL[name]}
-    if used or not {"merges", "scores"} >= tensors.keys():
-        header |= {"schema": 2, **used}
+    header |= {name: value for name, value in (_optional(model) | span).items() if value != OPTIONAL[name]}
     for name, codebook in zip(codebook_names(model.vocabularies), model.codebooks, strict=False):
         tensors |= _matrix_tensors(name, codebook, model.quantized)
     if model.word_totals is not None:
@@ -184,9 +181,6 @@ def parts_of(model: Any) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         kept = model.item_hashes[: max(0, int(_MOST_HASHED * others) - _ENTRY) // 8]
         if len(kept):
             tensors["item_hashes"] = kept
-            header["schema"] = 2
-    if any(array.dtype == np.int8 for array in tensors.values()):
-        header["schema"] = 3
     return header, tensors
 
 
@@ -251,7 +245,7 @@ def _hash_tensors(model: Any) -> dict[str, NDArray[Any]]:
 
 
 def _optional(model: Any) -> dict[str, Any]:
-    """Return the members of the header that schema 1 does not have."""
+    """Return the members of the header that are left out where they are those of `OPTIONAL`."""
     vocabularies = list(model.vocabularies) if len(model.vocabularies) > 1 else None
     before = model.unedited
     unedited = before and {

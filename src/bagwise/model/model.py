@@ -558,13 +558,13 @@ class Model(SmallForms, ModelViews):
         storage_options: Mapping[str, Any] | None = None,
         network: Any = None,
     ) -> Model:
-        """Read a model that `save` wrote, or a folder of an earlier version. It is checked, and no code in it runs.
+        """Read a model that `save` wrote. It is checked, and no code in it runs.
 
         The file may be a URL, such as ``s3://bucket/photos.bagwise``: it is copied to a temporary file first.
         `storage_options` are for URLs, see `open_collection`.
 
-        A ``token_pattern`` that may take very long for some texts is refused, unless `trust_pattern` is true. Models
-        of images described by a network of yours need its file, `network`: see `with_network`.
+        A ``token_pattern`` that is not known to be fast (docs/model-file.md) is refused, unless `trust_pattern` is
+        true. Models of images described by a network of yours need its file, `network`: see `with_network`.
         """
         with local_copy(as_place(path, storage_options), Limits()) as local:
             model = model_files.read_model(local, cls, trust_pattern=trust_pattern)

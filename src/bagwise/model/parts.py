@@ -373,10 +373,7 @@ class DescriptorRecord:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or self.name not in DESCRIPTORS:
             raise unknown_name("descriptor", self.name, DESCRIPTORS)
-        rules, former = self.known.rules, self.known.former_names
-        if isinstance(self.parameters, Mapping):
-            renamed = {former.get(name, name): value for name, value in self.parameters.items()}
-            object.__setattr__(self, "parameters", self.known.added | renamed)
+        rules = self.known.rules
         if not isinstance(self.parameters, Mapping) or set(self.parameters) != set(rules):
             given = sorted(map(str, self.parameters)) if isinstance(self.parameters, Mapping) else self.parameters
             raise BagwiseError(f"{self.name} has the parameters {sorted(rules)}, got {given}.")
@@ -411,11 +408,6 @@ class DescriptorRecord:
     def modality(self) -> str:
         """What it describes, images or videos; a network with a number of frames: videos."""
         return "videos" if self.parameters.get("n_frames") is not None else self.known.modality
-
-    def written(self) -> dict[str, Any]:
-        """Return the parameters for a file. New ones that have no effect are left out: earlier versions can read it."""
-        added = self.known.added
-        return {name: value for name, value in self.parameters.items() if name not in added or value != added[name]}
 
     @property
     def color(self) -> bool:

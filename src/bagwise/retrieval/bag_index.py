@@ -124,8 +124,6 @@ class BagIndex:
     array([['dogs']], dtype=object)
     """
 
-    device: str | None = None  # of pickles of earlier versions, which lack it
-
     def __init__(
         self,
         metric: str = "hellinger",

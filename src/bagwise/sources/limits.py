@@ -6,7 +6,7 @@ import io
 import os
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any, BinaryIO
 
 from bagwise._utils.memory import parse_size, readable_size, resolve_limit
@@ -161,17 +161,6 @@ def as_limits(given: Limits | Mapping[str, Any] | Iterable[str] | None) -> Limit
         if name not in known:
             raise unknown_name(parameter_name("limits"), name, known)
     return Limits(**named)
-
-
-def former_limits(**given: float) -> Limits:
-    """Return the limits of archives by their names in earlier versions, such as `max_members`."""
-    return as_limits({name.removeprefix("max_"): value for name, value in given.items()})
-
-
-def with_former(limits: Limits | Mapping[str, Any] | Iterable[str] | None, name: str, value: float | None) -> Limits:
-    """Return limits, one of which may have been given by a parameter of earlier versions."""
-    changed: dict[str, Any] = {} if value is None else {name: value}
-    return replace(as_limits(limits), **changed)
 
 
 class Deadline:

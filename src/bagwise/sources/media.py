@@ -20,7 +20,7 @@ from bagwise.sources.decoding import DECODING
 from bagwise.sources.guarded import Send, read_guarded
 from bagwise.sources.image_files import IMAGE_ENDINGS, ORIENTATION, UNREAD_ENDINGS, decoding_bytes, open_image, to_array
 from bagwise.sources.items import Content, Item, check_encoding, decode_text
-from bagwise.sources.limits import Deadline, Limits, as_limits, read_timed, timed, with_former
+from bagwise.sources.limits import Deadline, Limits, as_limits, read_timed, timed
 from bagwise.sources.places import chosen_endings, collect, ending, with_endings
 from bagwise.sources.plain_texts import TEXT_ENDINGS, choose_texts
 
@@ -51,7 +51,6 @@ def open_images(
     splits: Any = "folders",
     extensions: Iterable[str] | str | None = None,
     limits: Limits | None = None,
-    max_pixels: int | None = None,
 ) -> Collection:
     """Open the images of a folder or an archive. Needs ``bagwise[image]``.
 
@@ -74,8 +73,6 @@ def open_images(
         ``"*"``: all files.
     limits : Limits, default=None
         What archives may hold, the number of pixels of an image, the memory to decode it, and the time it may take.
-    max_pixels : int, default=None
-        The limit `pixels` in earlier versions.
 
     Returns
     -------
@@ -83,7 +80,7 @@ def open_images(
         Its items' `load` gives arrays of uint8.
     """
     require("PIL.Image", "image", "Reading images")
-    limits = with_former(limits, "pixels", max_pixels)
+    limits = as_limits(limits)
     decoder = ImageDecoder(check_mode(mode), limits)
     endings = chosen_endings(extensions, IMAGE_ENDINGS)
     given: dict[str, Any] = {"accepted": endings, "labels": labels, "splits": splits, "limits": limits}
@@ -278,7 +275,6 @@ def open_videos(
     splits: Any = "folders",
     extensions: Iterable[str] | str | None = None,
     limits: Limits | None = None,
-    max_bytes: int | None = None,
 ) -> Collection:
     """Open the videos of a folder or an archive. Needs ``bagwise[video]``. Videos of one frame are fine.
 
@@ -296,8 +292,6 @@ def open_videos(
         Maximum number of frames used. None: no limit.
     labels, splits, extensions, limits
         See `open_images`.
-    max_bytes : int, default=None
-        The limit `video_bytes` in earlier versions.
 
     Returns
     -------
@@ -305,7 +299,7 @@ def open_videos(
         Its items' `load` gives arrays of uint8.
     """
     require("av", "video", "Reading videos")
-    limits = with_former(limits, "video_bytes", max_bytes)
+    limits = as_limits(limits)
     decoder = VideoDecoder(
         check_mode(mode),
         as_count(every, "every", least=1),

@@ -272,7 +272,6 @@ def open_records(
     splits: Any = None,
     on_error: str = "raise",
     limits: Limits | None = None,
-    delimiter: str | None = None,
 ) -> Collection:
     r"""Open the records of CSV, TSV, JSONL or Excel files as texts: one file, or all those of a folder or an archive.
 
@@ -319,8 +318,6 @@ def open_records(
         Whether a record that cannot be parsed raises an error, or is skipped with a `SkippedItemsWarning`.
     limits : Limits, default=None
         What archives may hold, the number of records, and the size of one.
-    delimiter : str, default=None
-        The name of `sep` in earlier versions.
 
     Returns
     -------
@@ -329,7 +326,6 @@ def open_records(
     """
     check_on_error(on_error)
     limits = as_limits(limits)
-    sep = delimiter if sep is None else sep
     if label_from not in ("auto", "column", "folder", "file"):
         raise unknown_name("label_from", label_from, ("auto", "column", "folder", "file"))
     path = as_place(path)

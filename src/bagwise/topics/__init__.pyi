@@ -1,4 +1,3 @@
-from .exchange import to_pyldavis as to_pyldavis
 from .free_energy import FreeEnergyKernel as FreeEnergyKernel
 from .free_energy import FreeEnergyScore as FreeEnergyScore
 from .latent_dirichlet import LatentDirichlet as LatentDirichlet

@@ -1,4 +1,4 @@
-"""Fitted topic models of other libraries, what pyLDAvis takes, and files of topic models."""
+"""Fitted topic models of other libraries, and files of topic models."""
 
 from __future__ import annotations
 
@@ -15,33 +15,16 @@ from bagwise._utils.checks import check_stored_parameters
 from bagwise._utils.text import how_many
 from bagwise.errors import BagwiseError
 
-_KIND, _SCHEMA = "bagwise.LatentDirichlet", 2
-_TENSORS_1 = {
+_KIND, _SCHEMA = "bagwise.LatentDirichlet", 1
+_TENSORS = {
     "topic_counts": tensor("float64", "n_topics", "n_words", finite=True, low=0),
     "alpha": tensor("float64", "n_topics", finite=True),
     "bounds": tensor("float64", "n_bounds"),
-}
-_TENSORS_2 = _TENSORS_1 | {
     "names": tensor("uint8", "n_bytes", optional=True),
     "name_offsets": tensor("int64", "n_words + 1", optional=True),
 }
 _COUNTS, _LARGEST = ("n_updates", "n_iter", "n_documents_seen"), 1 << 53
-# Files of schema 1 hold the words in their header.
-_MAX_HEADER = 1 << 26
 _MOST_UPDATES = 100_000  # of the topics of a document, where they do not converge
-# Parameters in files written before they had scikit-learn's names.
-_OLD_NAMES = {
-    "n_topics": "n_components",
-    "alpha": "doc_topic_prior",
-    "eta": "topic_word_prior",
-    "document_iter": "max_doc_update_iter",
-    "document_tol": "mean_change_tol",
-    "decay": "learning_decay",
-    "offset": "learning_offset",
-    "total_documents": "total_samples",
-}
-# Parameters that earlier files lack, with what was done then.
-OLD_VALUES = {"init": "random", "device": None}
 
 
 def read_fitted(
@@ -85,60 +68,6 @@ def _reorder(
     return np.where(columns >= 0, counts[:, columns], eta)
 
 
-def to_pyldavis(lda: Any, X: Any, vocabulary: Sequence[str] | None = None) -> dict[str, Any]:
-    """Return what `pyLDAvis.prepare` takes: ``pyLDAvis.prepare(**to_pyldavis(lda, X, words))``.
-
-    Parameters
-    ----------
-    lda : LatentDirichlet
-        Fitted. (Or another model with `components_` and `transform`, such as scikit-learn's.)
-    X : array-like or sparse matrix of shape (n_samples, n_features)
-        Counts of words in documents. Words that are in none of them, and documents without words, are left out:
-        pyLDAvis cannot show them.
-    vocabulary : sequence of str, default=None
-        The words of the columns. None: names that `lda` was fitted with, otherwise numbers.
-
-    Returns
-    -------
-    inputs : dict
-        topic_term_dists and doc_topic_dists, whose rows sum to 1, doc_lengths, vocab and term_frequency.
-
-    Examples
-    --------
-    >>> from bagwise.topics import LatentDirichlet, to_pyldavis
-    >>> X = [[4, 3, 0, 0], [5, 4, 1, 0], [0, 1, 4, 0]]
-    >>> lda = LatentDirichlet(2, random_state=0).fit(X)
-    >>> inputs = to_pyldavis(lda, X, ["paw", "meow", "bark", "bone"])
-    >>> inputs["vocab"], inputs["topic_term_dists"].shape, inputs["doc_lengths"].tolist()
-    (['paw', 'meow', 'bark'], (2, 3), [7, 10, 5])
-    """
-    from sklearn.utils.validation import check_is_fitted
-
-    from bagwise._utils.validation import check_array
-
-    check_is_fitted(lda)
-    counts = check_array(X, accept_sparse="csr", dtype=None)
-    topics = np.asarray(lda.components_, dtype=np.float64)
-    if counts.shape[1] != topics.shape[1]:
-        raise BagwiseError(f"X has {counts.shape[1]} columns, but the topics have {topics.shape[1]} words.")
-    named: Any = getattr(lda, "feature_names_in_", range(counts.shape[1])) if vocabulary is None else vocabulary
-    words = list(map(str, named))
-    if len(words) != counts.shape[1]:
-        raise BagwiseError(f"vocabulary has {how_many(len(words), 'words')}, but X has {counts.shape[1]} columns.")
-    totals, lengths = (np.asarray(counts.sum(axis=axis)).ravel() for axis in (0, 1))
-    kept, documents = np.flatnonzero(totals), np.flatnonzero(lengths)
-    if not len(kept):
-        raise BagwiseError("X has no words at all.")
-    shown = topics[:, kept]
-    return {
-        "topic_term_dists": shown / shown.sum(axis=1, keepdims=True),
-        "doc_topic_dists": np.asarray(lda.transform(X))[documents],
-        "doc_lengths": lengths[documents],
-        "vocab": [words[k] for k in kept.tolist()],
-        "term_frequency": totals[kept],
-    }
-
-
 def write_model(path: str | os.PathLike[str], header: dict[str, Any], state: dict[str, NDArray[Any]]) -> Path:
     """Write a `LatentDirichlet` to a safetensors file."""
     fields = {name: value for name, value in header.items() if name != "words"}
@@ -149,20 +78,19 @@ def write_model(path: str | os.PathLike[str], header: dict[str, Any], state: dic
 
 
 def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Read a file of `write_model` and check it. Parameters come with their present names."""
-    header, state = read_tensors(path, _KIND, {1: _TENSORS_1, 2: _TENSORS_2}, max_header=_MAX_HEADER)
-    words, n_words = header.get("words"), state["topic_counts"].shape[1]
-    if "names" in state and "name_offsets" in state:
-        words = PackedStrings(state["names"], state["name_offsets"]).tolist()
+    """Read a file of `write_model` and check it; the header has the words, or None, as ``words``."""
+    header, state = read_tensors(path, _KIND, {_SCHEMA: _TENSORS})
+    n_words, named = state["topic_counts"].shape[1], "names" in state
     valid = (
         min(state["topic_counts"].shape) > 0
         and bool((state["alpha"] > 0).all())
-        and isinstance(header.get("parameters"), dict)
-        and all(type(header.get(name)) is int and 0 <= header[name] < _LARGEST for name in _COUNTS)
-        and header.get("solver", "vb") in (None, "vb", "online", "gibbs")
-        and (header.get("bound") is None or (type(header["bound"]) is float and np.isfinite(header["bound"])))
-        and (words is None or (isinstance(words, list) and all(type(word) is str for word in words)))
-        and (words is None or len(words) == n_words)
+        and {"parameters", "solver", "bound", *_COUNTS} <= header.keys()
+        and isinstance(header["parameters"], dict)
+        and all(type(header[name]) is int and 0 <= header[name] < _LARGEST for name in _COUNTS)
+        and header["solver"] in (None, "vb", "online", "gibbs")
+        and (header["bound"] is None or (type(header["bound"]) is float and np.isfinite(header["bound"])))
+        and named == ("name_offsets" in state)
+        and (not named or len(state["name_offsets"]) == n_words + 1)
     )
     if not valid:
         raise BagwiseError(
@@ -170,7 +98,6 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
             f"parameters, {', '.join(_COUNTS)} from 0 to {_LARGEST - 1}, a known solver and a finite bound or none, "
             f"and names of all {n_words} words or none."
         )
-    given = {_OLD_NAMES.get(name, name): value for name, value in header["parameters"].items()}
-    check_stored_parameters(given, os.fspath(path), max_doc_update_iter=_MOST_UPDATES)
-    header["parameters"] = OLD_VALUES | given
+    check_stored_parameters(header["parameters"], os.fspath(path), max_doc_update_iter=_MOST_UPDATES)
+    words = PackedStrings(state["names"], state["name_offsets"]).tolist() if named else None
     return header | {"words": words}, state

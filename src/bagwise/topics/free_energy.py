@@ -28,8 +28,6 @@ WORD_BLOCKS = ("full", "topic", "word")
 INFERENCES = ("gibbs", "variational")
 # Features with a smaller standard deviation count as constant.
 _CONSTANT = 1e-12
-# What objects of earlier versions did, which have no such attributes.
-_EARLIER_SCORE = {"damping": None, "inference": "variational", "n_sweeps": 100, "random_state": None}
 
 
 def _fitted_model(template: int | LatentDirichlet | FrozenEstimator, counts: sp.csr_array) -> LatentDirichlet:
@@ -265,9 +263,6 @@ class FreeEnergyScore(CountReader, TransformerMixin, BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__({**_EARLIER_SCORE, "_damping": None, "_inference": "variational", **state})
-
 
 def _damped(counts: sp.csr_array, damping: str | None) -> sp.csr_array:
     """Counts n above 1 as ``1 + log n`` if damping is "log"."""
@@ -493,11 +488,6 @@ class FreeEnergyKernel(CountReader, TransformerMixin, BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "score_")
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        if "normalize" not in state and state.get("learner") is None:
-            state = {**state, "learner": DiagonalKernelLearner()}  # what None meant
-        super().__setstate__({**_EARLIER_SCORE, "normalize": None, "_normalize": None, **state})
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

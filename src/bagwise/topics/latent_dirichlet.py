@@ -26,7 +26,7 @@ from bagwise._utils.progress import ProgressBar
 from bagwise._utils.validation import as_floats, check_sample_weight
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.topics.documents import TopicModel
-from bagwise.topics.exchange import OLD_VALUES, read_fitted, read_model, write_model
+from bagwise.topics.exchange import read_fitted, read_model, write_model
 from bagwise.topics.inference import SMOOTHINGS, check_topics_fit
 from bagwise.topics.sampling import FEWEST_SWEEPS, can_sample, sample_topics
 from bagwise.topics.training import (
@@ -497,9 +497,6 @@ class LatentDirichlet(TopicModel):
         lda._store(State(counts, alpha), [], n_samples=0, solver=None)
         return lda
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(OLD_VALUES | state)
-
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the model to a safetensors file, atomically.
 
@@ -554,10 +551,9 @@ class LatentDirichlet(TopicModel):
         if header["words"] is not None:
             lda.feature_names_in_ = np.array(header["words"], dtype=object)
         restored = State(state["topic_counts"].T, state["alpha"], n_updates=header["n_updates"])
-        solver = header.get("solver", lda.solver)  # files of earlier versions lack it; they had no "auto"
-        lda._store(restored, state["bounds"].tolist(), header["n_documents_seen"], solver)
+        lda._store(restored, state["bounds"].tolist(), header["n_documents_seen"], header["solver"])
         lda.n_iter_ = header["n_iter"]
-        if header.get("bound") is not None:  # files of earlier versions lack it
+        if header["bound"] is not None:
             lda.bound_ = header["bound"]
         return lda
 

@@ -1,4 +1,4 @@
-"""Topics for readers: top words, coherence, and the data that pyLDAvis draws."""
+"""Topics for readers: top words, relevance and coherence."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from bagwise._utils.validation import check_array
 from bagwise.errors import BagwiseError
 from bagwise.topics.inference import LARGEST_COUNT, to_counts
 
-__all__ = ["TopicTables", "coherence", "prepare_view", "top_words", "word_relevance"]
-
-_STEP = 0.01  # of the relevance slider of pyLDAvis
+__all__ = ["TopicTables", "coherence", "top_words", "word_relevance"]
 
 
 def word_relevance(
@@ -196,133 +194,3 @@ def coherence(topics: ArrayLike, X: Any, n: int = 10, relevance: float = 1.0) ->
         information[some] = np.log(together[some] / independent) / -np.log(together[some])
         values[topic] = information.mean()
     return values
-
-
-def prepare_view(
-    topics: ArrayLike, proportions: ArrayLike, X: Any, words: Sequence[str], n: int = 30
-) -> dict[str, Any]:
-    """Prepare the data of pyLDAvis, as the dictionary behind its JSON.
-
-    Parameters
-    ----------
-    topics : array-like of shape (n_components, n_words)
-    proportions : array-like of shape (n_documents, n_components)
-        Topic proportions of the documents, from `transform`.
-    X : array-like or sparse matrix of shape (n_documents, n_words)
-        Their counts.
-    words : sequence of str
-        Names of the words.
-    n : int, default=30
-        Words shown per topic.
-
-    Returns
-    -------
-    view : dict
-        Lists under the keys "mdsDat", "tinfo", "token.table", "R", "lambda.step", "plot.opts" and "topic.order", ready
-        for ``json.dumps``. Topics are numbered from 1, the most frequent first.
-
-    Notes
-    -----
-    The positions of the topics come from classical multidimensional scaling of their Jensen-Shannon divergences.
-    """
-    topics, proportions = np.asarray(topics, dtype=np.float64), np.asarray(proportions, dtype=np.float64)
-    counts = to_counts(check_array(X, largest=LARGEST_COUNT, accept_sparse="csr"), "prepare_view")
-    n_documents, n_words = counts.shape
-    if not topics.shape[1] == n_words == len(words) or proportions.shape != (n_documents, len(topics)):
-        raise BagwiseError(
-            f"Shapes do not match: topics {topics.shape}, proportions {proportions.shape}, X {counts.shape} and "
-            f"{len(words)} words. Expected topics x words, documents x topics, documents x words, and a name per word."
-        )
-    lengths = np.asarray(counts.sum(axis=1)).ravel()
-    sizes = lengths @ proportions
-    if not sizes.sum() > 0:
-        raise BagwiseError("All documents are empty, so topics have no size. Give documents with words.")
-    order = np.argsort(-sizes, kind="stable")
-    topics, sizes = topics[order], sizes[order]
-    emitted = topics * sizes[:, None]  # expected counts, topics x words
-    totals = emitted.sum(axis=0)
-    seen = np.flatnonzero(totals > 0)
-    overall = totals / totals.sum()
-    shown = _shown_words(topics, overall, n)
-    positions = _positions(topics)
-    numbers = np.arange(1, len(topics) + 1)
-    listed = np.unique(np.concatenate(shown))
-    saliency = _saliency(emitted, overall)
-    most_salient = seen[np.argsort(-saliency[seen], kind="stable")][:n]
-
-    info: dict[str, list[Any]] = {key: [] for key in ("Term", "Freq", "Total", "Category", "logprob", "loglift")}
-
-    def add(column: NDArray[np.intp], freq: Any, category: str, logprob: Any, loglift: Any) -> None:
-        info["Term"] += [words[v] for v in column]
-        info["Freq"] += np.asarray(freq, dtype=float).tolist()
-        info["Total"] += totals[column].tolist()
-        info["Category"] += [category] * len(column)
-        info["logprob"] += np.asarray(logprob, dtype=float).tolist()
-        info["loglift"] += np.asarray(loglift, dtype=float).tolist()
-
-    ranks = np.arange(len(most_salient), 0, -1)  # pyLDAvis expects ranks, not values, in the first list
-    add(most_salient, totals[most_salient], "Default", ranks, ranks)
-    for number, topic, column in zip(numbers, topics, shown, strict=True):
-        logs = np.log(topic[column])
-        add(column, emitted[number - 1, column], f"Topic{number}", logs, logs - np.log(overall[column]))
-    rows, columns = np.nonzero(emitted[:, listed] >= 0.5)
-    by_word = np.lexsort((rows, columns))
-    rows, columns = rows[by_word], listed[columns[by_word]]
-    return {
-        "mdsDat": {
-            "x": positions[:, 0].tolist(),
-            "y": positions[:, 1].tolist(),
-            "topics": numbers.tolist(),
-            "cluster": [1] * len(topics),
-            "Freq": (100 * sizes / sizes.sum()).tolist(),
-        },
-        "tinfo": info,
-        "token.table": {
-            "Topic": (rows + 1).tolist(),
-            "Freq": (emitted[rows, columns] / totals[columns]).tolist(),
-            "Term": [words[v] for v in columns.tolist()],
-        },
-        "R": min(n, n_words),
-        "lambda.step": _STEP,
-        "plot.opts": {"xlab": "PC1", "ylab": "PC2"},
-        "topic.order": (order + 1).tolist(),
-    }
-
-
-def _shown_words(topics: NDArray[np.float64], overall: NDArray[np.float64], n: int) -> list[NDArray[np.intp]]:
-    """Words of each topic that are among its top n for some position of the relevance slider."""
-    shown: list[set[int]] = [set() for _ in topics]
-    at_once = min(n, topics.shape[1])
-    for relevance in np.arange(0, 1 + _STEP / 2, _STEP):
-        values = word_relevance(topics, min(float(relevance), 1.0), overall)
-        best = np.argpartition(-values, at_once - 1, axis=1)[:, :at_once]
-        for row, found, topic in zip(best, shown, topics, strict=True):
-            found.update(row[topic[row] > 0].tolist())
-    return [np.array(sorted(found), dtype=np.intp) for found in shown]
-
-
-def _saliency(emitted: NDArray[np.float64], overall: NDArray[np.float64]) -> NDArray[np.float64]:
-    """p(w) times the divergence of p(topic | w) from p(topic)."""
-    of_topics = emitted.sum(axis=1) / emitted.sum()
-    totals = emitted.sum(axis=0)
-    given_word = emitted / np.where(totals > 0, totals, 1.0)
-    ratio = np.where(given_word > 0, given_word / np.where(of_topics > 0, of_topics, 1.0)[:, None], 1.0)
-    return overall * (given_word * np.log(ratio)).sum(axis=0)
-
-
-def _positions(topics: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Classical multidimensional scaling of the Jensen-Shannon divergences of topics to two dimensions."""
-    n = len(topics)
-
-    def entropies(p: NDArray[np.float64]) -> NDArray[np.float64]:
-        return -(p * np.log(np.where(p > 0, p, 1.0))).sum(axis=-1)
-
-    own = entropies(topics)
-    distances = np.stack([entropies((topics + topic) / 2) - (own + entropies(topic)) / 2 for topic in topics])
-    centre = np.eye(n) - 1 / n
-    values, vectors = np.linalg.eigh(-0.5 * centre @ distances**2 @ centre)
-    first = np.argsort(-values)[:2]
-    positions = np.zeros((n, 2))
-    positions[:, : len(first)] = vectors[:, first] * np.sqrt(np.maximum(values[first], 0))
-    signs = np.where(positions[np.abs(positions).argmax(axis=0), [0, 1]] < 0, -1.0, 1.0)  # eigenvectors have no sign
-    return positions * signs

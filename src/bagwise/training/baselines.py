@@ -81,7 +81,7 @@ def pooled_baseline(pooled: NDArray[np.float32], codes: NDArray[np.int64], optio
 
 
 def baselines_of(model: Model, evaluation: Evaluation | None = None) -> tuple[Baseline, ...]:
-    """Return the baselines of a model, the lowest error first; () for models of earlier versions.
+    """Return the baselines of a model, the lowest error first; () for models without any.
 
     Parameters
     ----------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -71,11 +70,6 @@ def change_index(
     >>> change_index(path, lambda index: index.remove(["a"])).ids
     ('b',)
     """
-    if Path(path).is_dir():
-        raise BagwiseError(
-            f"{os.fspath(path)} is an index of an earlier version, a folder, which is not changed. Load it, and save "
-            "it to a file."
-        )
     with locked(path, required=True, waiting=waiting):
         changed = change(ItemIndex.load(path, trust_pattern=trust_pattern))
         changed.save(path)

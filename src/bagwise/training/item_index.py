@@ -16,10 +16,9 @@ from bagwise._io.locks import locked
 from bagwise._io.storage import absolute
 from bagwise._io.tensors import PackedStrings, read_tensors, tensor, write_tensors
 from bagwise._utils.checks import check_integer
-from bagwise._utils.json_text import parse_json
 from bagwise._utils.matrices import first_not_finite
 from bagwise.errors import BagwiseError, parameter_name, unknown_name
-from bagwise.model.files import INDEX_ITEMS, INDEX_KIND, is_item_index, model_bytes, read_model
+from bagwise.model.files import INDEX_KIND, is_item_index, model_bytes, read_model
 from bagwise.model.model import Model
 from bagwise.model.vectorizers import Progress
 from bagwise.retrieval.bag_index import BagIndex
@@ -50,22 +49,17 @@ if TYPE_CHECKING:
 
 __all__ = ["SIMILARITIES", "Found", "ItemIndex", "index_of_fit"]
 
-# In schema 1 an index was a folder; items were compared by groups in schemas 1 and 2.
-_SCHEMA, _SCHEMA_WITH_ANSWERS, _SCHEMA_WITH_MAP = 3, 4, 5
-_PREFIX = "index."
-_TENSORS_2 = {f"{_PREFIX}{name}": spec for name, spec in INDEX_TENSORS.items()} | {
+_SCHEMA, _PREFIX = 1, "index."
+_TENSORS = {f"{_PREFIX}{name}": spec for name, spec in INDEX_TENSORS.items()} | {
     "labels": tensor("int64", "n_items", low=-1),
     "ids": tensor("uint8", "n_id_bytes"),
     "id_offsets": tensor("int64", "n_items + 1"),
     "model": tensor("uint8", "n_model_bytes", mapped=True),  # a file as `Model.save` writes it
-}
-_TENSORS = _TENSORS_2 | {
     "certainty": tensor("float32", "n_items", low=0, high=1, finite=True, optional=True),
     "typical": tensor("float32", "n_classes", low=0, high=1, finite=True, optional=True),
 }
-_TENSORS_4 = _TENSORS | ANSWER_TENSORS
-_TENSORS_5 = _TENSORS | {name: replace(spec, optional=True) for name, spec in (ANSWER_TENSORS | MAP_TENSORS).items()}
-_TENSORS_5 |= UNEDITED_TENSORS | CLUSTER_TENSORS
+_TENSORS |= {name: replace(spec, optional=True) for name, spec in (ANSWER_TENSORS | MAP_TENSORS).items()}
+_TENSORS |= UNEDITED_TENSORS | CLUSTER_TENSORS
 # Metrics by which items are compared, unless another one is given.
 _METRICS = {"words": "inner", "groups": "hellinger", "classes": "inner", "both": "inner"}
 # Clusters of a map: as many as classes, within these bounds; the default if there are none.
@@ -117,7 +111,7 @@ class ItemIndex:
     blend : ClassBlend, GroupBlend or None
         Only if items are compared by classes or by both.
     answers : ItemAnswers or None
-        Answers for the items at several numbers of groups; None in files of earlier versions.
+        Answers for the items at several numbers of groups; None if the model has no classifier.
     map : ItemMap or None
         The items in two dimensions, see `with_map`.
     clusters : ItemClusters or None
@@ -601,19 +595,17 @@ class ItemIndex:
         elif self.blend is not None:
             header["blend"] = self.blend.settings.to_header()
             tensors |= {"certainty": self.blend.certainty, "typical": self.blend.typical}
-        schema = _SCHEMA
         if self.answers is not None:
             header["answers"], answers = self.answers.to_parts()
-            schema = _SCHEMA_WITH_ANSWERS if self.answers.unedited is None else _SCHEMA_WITH_MAP
             tensors |= answers
         if self.map is not None:
             header["map"], places = self.map.to_parts()
-            schema, tensors = _SCHEMA_WITH_MAP, tensors | places
+            tensors |= places
         if self.clusters is not None:
             header["clusters"], clusters = self.clusters.to_parts()
-            schema, tensors = _SCHEMA_WITH_MAP, tensors | clusters
+            tensors |= clusters
         with locked(path):
-            return write_tensors(path, INDEX_KIND, schema, header, tensors, private=True)
+            return write_tensors(path, INDEX_KIND, _SCHEMA, header, tensors, private=True)
 
     @classmethod
     def load(
@@ -624,7 +616,7 @@ class ItemIndex:
         trust_pattern: bool = False,
         network: Any = None,
     ) -> ItemIndex:
-        """Open a file that `save` wrote, memory-mapped, or a folder of an earlier version.
+        """Open a file that `save` wrote, memory-mapped.
 
         With `verify`, what is mapped is read once and checked; for `trust_pattern` and `network` see
         `Model.load`.
@@ -635,10 +627,10 @@ class ItemIndex:
         if not is_item_index(place):
             raise BagwiseError(f"{place} is not an index. Create one by: bagwise index MODEL SOURCE")
         try:
-            parts = (_read_folder if place.is_dir() else _read_file)(place, verify, trust_pattern)
+            parts = _read_file(place, verify, trust_pattern)
             model, index, header, ids, codes, blend, answers, places, clusters = parts
             about = _check_items(header, ids, codes, index.ids)
-            found = cls(model, index, *about, header.get("by", "groups"), blend, answers, places, clusters)
+            found = cls(model, index, *about, header["by"], blend, answers, places, clusters)
         except _Damaged as error:
             raise BagwiseError(f"{place} is damaged: {error}") from error
         return found if network is None else replace(found, model=model.with_network(network))
@@ -661,20 +653,16 @@ def index_of_fit(fit: Fit, evaluation: Evaluation | None, source: Any, options: 
 
 
 def _read_file(path: Path, verify: bool, trust_pattern: bool) -> _Parts:
-    tables = {2: _TENSORS_2, _SCHEMA: _TENSORS, _SCHEMA_WITH_ANSWERS: _TENSORS_4, _SCHEMA_WITH_MAP: _TENSORS_5}
-    header, tensors = read_tensors(path, INDEX_KIND, tables, mmap=True, verify=verify)
+    header, tensors = read_tensors(path, INDEX_KIND, {_SCHEMA: _TENSORS}, mmap=True, verify=verify)
     arrays = {name: tensors[f"{_PREFIX}{name}"] for name in INDEX_TENSORS}
     try:
         index = BagIndex.from_tensors(_object(header, "index"), arrays, verify=verify)
         ids = PackedStrings(tensors["ids"], tensors["id_offsets"]).tolist()
         model = read_model(tensors["model"], Model, trust_pattern=trust_pattern)
-        blend = _read_blend(header, tensors, model, index) if header["schema"] >= _SCHEMA else None
-        answers, places, clusters, schema = None, None, None, header["schema"]
-        if schema >= _SCHEMA_WITH_ANSWERS:
-            answers = ItemAnswers.from_parts(header.get("answers"), tensors, model)
-        if schema >= _SCHEMA_WITH_MAP:
-            places = ItemMap.from_parts(header.get("map"), tensors)
-            clusters = ItemClusters.from_parts(header.get("clusters"), tensors, model)
+        blend = _read_blend(header, tensors, model, index)
+        answers = ItemAnswers.from_parts(header.get("answers"), tensors, model)
+        places = ItemMap.from_parts(header.get("map"), tensors)
+        clusters = ItemClusters.from_parts(header.get("clusters"), tensors, model)
         return model, index, header, ids, tensors["labels"].tolist(), blend, answers, places, clusters
     except BagwiseError as error:
         raise _Damaged(str(error)) from error
@@ -704,22 +692,6 @@ def _read_blend(header: Mapping[str, Any], tensors: Mapping[str, Any], model: Mo
     return ClassBlend(tensors["certainty"], tensors["typical"], BlendSettings.from_header(header.get("blend")))
 
 
-_MOST_PARTS = 1 << 25  # ids and labels of an index that is a folder
-
-
-def _read_folder(path: Path, verify: bool, trust_pattern: bool) -> _Parts:
-    """Read a folder that an earlier version wrote."""
-    try:
-        header = parse_json((path / INDEX_ITEMS).read_text(encoding="utf-8"), _MOST_PARTS)
-    except (ValueError, RecursionError) as error:
-        raise _Damaged(str(error)) from error
-    if not isinstance(header, dict) or (header.get("kind"), header.get("schema")) != (INDEX_KIND, 1):
-        raise _Damaged(f"its {INDEX_ITEMS} does not belong to an index that this version of bagwise reads.")
-    index = BagIndex.load(path / "items.index", verify=verify)
-    model = Model.load(path / "model.bagwise", trust_pattern=trust_pattern)
-    return model, index, header, header.get("ids"), header.get("labels"), None, None, None, None
-
-
 def _object(header: Mapping[str, Any], name: str) -> dict[str, Any]:
     if not isinstance(header.get(name), dict):
         raise _Damaged(f"its {name} is {header.get(name)!r:.100}; expected a JSON object.")
@@ -733,8 +705,6 @@ def _check_items(
     classes: Any = header.get("classes")
     n_items = len(numbers)
     reading = _object(header, "reading")
-    if "kind" in reading:  # its name in files of earlier versions
-        reading = {"modality": reading["kind"]} | {name: value for name, value in reading.items() if name != "kind"}
     for name, values, kind in (("ids", ids, str), ("labels", codes, int), ("classes", classes, str)):
         if not isinstance(values, list) or not all(type(value) is kind for value in values):
             raise _Damaged(f"its {name} must be a list of {kind.__name__}, got {values!r:.100}.")

@@ -42,15 +42,14 @@ __all__ = [
 
 # Names on the command line, and the classes behind them. Several are joined by "+".
 DESCRIPTORS = {known.option: name for name, known in registry.DESCRIPTORS.items() if known.option is not None}
-# Names that configuration files and the command line use as well.
-_ALIASES = {
-    "groups": "n_groups",
-    "tables": "n_tables",
-    "to": "n_groups",
-    "words": "n_words",
-    "jobs": "n_jobs",
-    "frames": "n_frames",
-    "seed": "random_state",
+# Parameters whose options have other names, on the command line and in configuration files.
+_OPTION_NAMES = {
+    "n_groups": "groups",
+    "n_tables": "tables",
+    "n_words": "words",
+    "n_jobs": "jobs",
+    "n_frames": "frames",
+    "random_state": "seed",
 }
 
 # Frames of a video that a network describes.
@@ -287,11 +286,12 @@ class FitOptions:
 
     @classmethod
     def from_mapping(cls, given: Mapping[str, Any], where: str = "options") -> FitOptions:
-        """Build options from names and values; names of the command line (``stop-words``, ``groups``) are accepted.
-
-        `where` is the origin of the options, for errors.
-        """
-        return cls(**_parameters(given, where))
+        """Build options from names of parameters and values; `where` is the origin of the options, for errors."""
+        known = {one.name for one in fields(cls)}
+        for name in given:
+            if name not in known:
+                raise unknown_name(f"option in {where}", name, known)
+        return cls(**given)
 
     def with_changes(self, **changes: Any) -> FitOptions:
         """Return options with some changed."""
@@ -319,6 +319,8 @@ class FitOptions:
 
 def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     r"""Read options from a TOML file: its table ``[fit]``, or the whole file if it has no tables.
+
+    Options have the names of the command line, such as ``groups`` and ``stop-words``.
 
     Parameters
     ----------
@@ -369,18 +371,12 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _parameters(given: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Replace the names of the command line by those of the parameters."""
-    known = {one.name for one in fields(FitOptions)}
-    parameters: dict[str, Any] = {}
-    for name, value in given.items():
-        parameter = name.replace("-", "_")
-        parameter = _ALIASES.get(parameter, parameter)
-        if parameter not in known:
-            raise unknown_name(f"option in {where}", name, known | set(_ALIASES))
-        if parameter in parameters:
-            raise BagwiseError(f"{where} sets {parameter} twice, under two names. Remove one.")
-        parameters[parameter] = value
-    return parameters
+    """Replace the names of options by those of the parameters."""
+    known = {_OPTION_NAMES.get(one.name, one.name).replace("_", "-"): one.name for one in fields(FitOptions)}
+    for name in given:
+        if name not in known:
+            raise unknown_name(f"option in {where}", name, known)
+    return {known[name]: value for name, value in given.items()}
 
 
 def make_descriptors(options: FitOptions, modality: str) -> list[Any]:

@@ -294,7 +294,7 @@ def _facts(model: Model, evaluation: Evaluation | None) -> dict[str, str | int]:
         facts["Assignment"] = f"each descriptor counts for its {soft[0].n_neighbors} nearest words{by_length}"
     if len(model.pyramid) > 1:
         facts["Pyramid"] = ", ".join(f"{rows}x{columns}" for rows, columns in model.pyramid)
-    C = model.options.get("C", model.options.get("penalty"))  # its name in files of earlier versions
+    C = model.options.get("C")
     if model.heads and C is not None:
         follows = model.hierarchy.criterion == "classifier"
         what = "linear SVM on all words, followed by the groups" if follows else "linear SVM"

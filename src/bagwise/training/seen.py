@@ -174,7 +174,7 @@ def seen_items(model: Model, collection: Collection, histograms: Any) -> SeenIte
     Returns
     -------
     seen : SeenItems or None
-        None for models of earlier versions, and compact ones of texts.
+        None for compact models of texts, and models that were not fitted by `fit_model`.
 
     Examples
     --------

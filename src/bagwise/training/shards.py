@@ -11,7 +11,7 @@ import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
 __all__ = ["ShardedIndex", "build_shards", "open_index", "shards_of_fit"]
 
 # Names of files have a token of their own in each build, so that none writes to the files of another: a worker may
-# still write a shard of a build that was interrupted. Schema 1 has none.
-_MODEL, _SHARD = re.compile(r"model(-[0-9a-f]{8})?\.bagwise"), re.compile(r"\d{6,}(-[0-9a-f]{8})?\.index")
-_OURS = re.compile(rf"{SHARDS_FILE}|{_MODEL.pattern}|\d{{6,}}(-[0-9a-f]{{8}})?\.(index|labels\.json)")
+# still write a shard of a build that was interrupted.
+_MODEL, _SHARD = re.compile(r"model-[0-9a-f]{8}\.bagwise"), re.compile(r"\d{6,}-[0-9a-f]{8}\.index")
+_OURS = re.compile(rf"{SHARDS_FILE}|{_MODEL.pattern}|\d{{6,}}-[0-9a-f]{{8}}\.(index|labels\.json)")
 _MOST_BYTES = 64 << 20  # of the file that lists the shards
 _METRICS = {"words": "inner", "groups": "hellinger"}
-_SCHEMA = 2  # 1 has neither labels nor the source
+_SCHEMA = 1
 
 
 @dataclass(frozen=True)
@@ -92,9 +92,9 @@ class ShardedIndex:
     shards: tuple[str, ...]
     by: str
     n_items: int
-    labelled: bool = False
-    source: str = ""
-    reading: Mapping[str, Any] = field(default_factory=dict)
+    labelled: bool
+    source: str
+    reading: Mapping[str, Any]
 
     @classmethod
     def load(
@@ -367,23 +367,21 @@ def _read_about(content: bytes) -> dict[str, Any]:
     """Return attributes of an index from its JSON file."""
     about = parse_json(content)
     schema = about["schema"]
-    if schema not in (1, _SCHEMA):
-        raise _NotShards(f"has schema {schema!r:.100}, this version of bagwise reads 1, {_SCHEMA}. Upgrade bagwise.")
+    if schema != _SCHEMA:
+        raise _NotShards(f"has schema {schema!r:.100}, this version of bagwise reads {_SCHEMA}. Upgrade bagwise.")
     names, by, n_items = tuple(map(str, about["shards"])), str(about["by"]), about["n_items"]
     sound = type(n_items) is int and 0 <= n_items <= sys.maxsize and 0 < len(set(names)) == len(names)
     if by not in _METRICS or not sound or not all(map(_SHARD.fullmatch, names)):
         raise ValueError(f"it has {len(names)} shards of {n_items!r:.100} items, compared by {by!r:.100}")
-    found: dict[str, Any] = {"shards": names, "by": by, "n_items": n_items, "model": "model.bagwise"}
-    if schema == 1:
-        return found
-    found["model"] = model = str(about.get("model", found["model"]))
+    model = str(about["model"])
     if not _MODEL.fullmatch(model):
         raise ValueError(f"its model is {model!r:.100}")
     labelled, source, reading = about["labelled"], about["source"], dict(about["reading"])
     texts = all(value is None or type(value) is str for value in reading.values())
     if type(labelled) is not bool or type(source) is not str or not texts or not reading.keys() <= set(READING):
         raise ValueError(f"its source is {source!r:.100}, read by {reading!r:.100}")
-    return found | {"labelled": labelled, "source": source, "reading": reading}
+    origin = {"labelled": labelled, "source": source, "reading": reading}
+    return {"shards": names, "by": by, "n_items": n_items, "model": model} | origin
 
 
 def _write(

@@ -54,10 +54,6 @@ _TENSORS = {
 }
 _NOT_SAVED = ("callback", "device")
 _NUMBERS = {"scale_": float, "sigma_histogram_": float, "n_iter_": int, "n_features_in_": int}
-# names of parameters in files of earlier versions
-_FORMER_NAMES = {"softness": "bandwidth", "n_iter": "max_iter"}
-# parameters that files of earlier versions do not hold: what was done then
-_FORMER_VALUES = {"metric": "chi2", "init": "k-means", "retarget_every": None, "target_from": "words"}
 INITS = ("k-means", "random")
 SOURCES = ("fisher", "words")
 # Cells of the Fisher vectors that the target is learned from.
@@ -183,8 +179,6 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
     """
 
     embedding_: NDArray[np.float64] | None
-
-    device: str | None = None  # of pickles of earlier versions, which lack it
 
     _parameter_constraints: ClassVar[dict] = {
         "n_words": [Interval(Integral, 1, None, closed="left")],
@@ -475,8 +469,7 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
         header, learned = read_tensors(path, _KIND, {_SCHEMA: _TENSORS})
         target, words = learned.pop("target"), learned["codebook_"]
         try:
-            found = {_FORMER_NAMES.get(name, name): value for name, value in header["parameters"].items()}
-            parameters = _FORMER_VALUES | found
+            parameters = dict(header["parameters"].items())
             numbers = {name: kind(header["numbers"][name]) for name, kind in _NUMBERS.items()}
             if words.shape[0] < 1 or words.shape[1] != numbers["n_features_in_"]:
                 raise BagwiseError(f"its words have the shape {words.shape}, for {numbers['n_features_in_']} features")

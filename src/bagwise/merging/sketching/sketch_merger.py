@@ -164,8 +164,6 @@ class SketchMerger(GroupTransformer, BaseEstimator):
 
     sketch_: Sketch
 
-    device: str | None = None  # of pickles of earlier versions, which lack it
-
     _parameter_constraints: ClassVar[dict] = {
         "n_groups": [Interval(Integral, 1, None, closed="left")],
         "sketch_size": [Interval(Integral, 1, None, closed="left")],
