@@ -417,9 +417,14 @@ def _stride(probes: list[tuple[tuple[int, int], tuple[int, ...]]]) -> int:
 
 
 def open_session(model: bytes, device: str | None = None) -> Any:
-    """Open a session of ONNX Runtime that computes in the thread that runs it: images are run side by side."""
+    """Open a session of ONNX Runtime that computes in the thread that runs it: images are run side by side.
+
+    A model that names other files is refused: ONNX Runtime would read them from the current folder.
+    """
     import onnxruntime  # deferred: models of other words need NumPy alone
 
+    if external_files(model):
+        raise NetworkError("It has numbers in other files; give one with all of them.")
     provider = "CUDAExecutionProvider" if device == "cuda" else "CPUExecutionProvider"
     if provider not in onnxruntime.get_available_providers():
         raise NetworkError(
@@ -429,6 +434,8 @@ def open_session(model: bytes, device: str | None = None) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3  # errors only
+    # nothing else that bytes may look like, such as its own format, in which other files are named in another way
+    options.add_session_config_entry("session.load_model_format", "ONNX")
     return onnxruntime.InferenceSession(model, options, providers=[provider])
 
 
@@ -462,8 +469,6 @@ class Runner:
                 raise NetworkError(f"This copy of {EFFICIENTNET} has no layer {WIDE!r}.")
             self._session, self._layout = open_session(graph_bytes(tensors, layer)), Layout("nchw", STRIDE)
         else:
-            if external_files(content):
-                raise NetworkError(f"{os.fspath(network)} has numbers in other files; give one with all of them.")
             # two messages one after the other are one: the layer becomes an output
             self._session = open_session(content + _field(7, _field(12, _field(1, layer))) * _adds(content, layer))
             self._layout = self._probed(layer)

@@ -6,10 +6,11 @@ import os
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from bagwise import BagwiseError
+from bagwise import BagwiseError, runtime_network
 from bagwise.descriptors import NetworkFeatures, network_files, networks
 from bagwise.descriptors.base import settings_of
 from bagwise.descriptors.networks import input_size
@@ -306,6 +307,61 @@ def test_weights_inside_of_nodes_are_looked_at_too(saved, tmp_path):
     add = helper.make_node("Add", ["out", "chosen"], ["sum"])
     with pytest.raises(BagwiseError, match=r"weights from '\.\./secret', which is not in its folder"):
         NetworkFeatures(saved(network(extra=[condition, branch, add], outputs=("sum",)))).fit()
+
+
+def test_weights_inside_of_functions_are_looked_at_too(saved, tmp_path, monkeypatch):
+    # ONNX Runtime reads what a default of an attribute names, from the current folder
+    (tmp_path / "secret").write_bytes(np.full(WIDTH, 7, np.float32).tobytes())
+    monkeypatch.chdir(tmp_path)
+    default = helper.make_attribute("value", numpy_helper.from_array(np.zeros((1, WIDTH, 1, 1), np.float32), "c"))
+    default.t.ClearField("raw_data")
+    default.t.data_location = TensorProto.EXTERNAL
+    default.t.external_data.add(key="location", value="../secret")
+    constant = helper.make_node("Constant", [], ["c"])
+    constant.attribute.add(name="value", ref_attr_name="value", type=onnx.AttributeProto.TENSOR)
+    nodes = [constant, helper.make_node("Add", ["x", "c"], ["y"])]
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+    called = helper.make_node("Shift", ["out"], ["sum"], domain="own")
+    model = network(extra=[called], outputs=("sum",))
+    model.functions.append(
+        helper.make_function("own", "Shift", ["x"], ["y"], nodes, opsets[:1], attribute_protos=[default])
+    )
+    model.opset_import.append(opsets[1])
+    with pytest.raises(BagwiseError, match=r"weights from '\.\./secret', which is not in its folder"):
+        NetworkFeatures(saved(model)).fit()
+    model.functions[0].attribute_proto[0].t.external_data[0].value = "secret"
+    with pytest.raises(NetworkError, match="numbers in other files"):
+        networks.open_session(model.SerializeToString(), None)
+    described = NetworkFeatures(saved(model), side=64)  # from its own folder, as other weights
+    plain = NetworkFeatures(saved(network(), "plain.onnx"), side=64).describe(image())[0]
+    np.testing.assert_allclose(described.describe(image())[0], plain + 7, rtol=1e-5)
+
+
+def test_weights_that_are_named_again_and_again_are_counted(with_weights, monkeypatch):
+    model = onnx.load(with_weights, load_external_data=False)
+    (tensor,) = model.graph.initializer
+    for number in range(100):
+        copy = model.graph.initializer.add()
+        copy.CopyFrom(tensor)
+        copy.name = f"copy{number}"
+    onnx.save(model, with_weights)
+    monkeypatch.setattr(network_files, "MOST_BYTES", 90 * weights().nbytes)  # more than the files have
+    with pytest.raises(BagwiseError, match=r"with its weights, takes .* are read"):
+        NetworkFeatures(with_weights).fit()
+
+
+def test_the_own_format_of_onnx_runtime_is_refused(saved, tmp_path, monkeypatch):
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "net.ort")
+    options.add_session_config_entry("session.save_model_format", "ORT")
+    onnxruntime.InferenceSession(saved(network()), options, providers=["CPUExecutionProvider"])
+    content = (tmp_path / "net.ort").read_bytes()
+    assert onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"]).get_inputs()  # which reads it
+    with pytest.raises(NetworkError, match="not an ONNX file"):
+        networks.open_session(content, None)
+    monkeypatch.setattr(runtime_network, "external_files", lambda model: False)  # a file may look like both
+    with pytest.raises(Exception, match="protobuf parsing failed"):
+        networks.open_session(content, None)
 
 
 @pytest.mark.parametrize(

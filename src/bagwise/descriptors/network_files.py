@@ -196,6 +196,7 @@ def _load_weights(onnx: Any, model: Any, path: Path, digest: Any) -> None:
     contents = {place: Path(place).read_bytes() for place in sorted(sizes)}
     for content in contents.values():
         digest.update(content)
+    n_copied = 0
     for tensor, entry in entries:
         content = contents[os.path.realpath(os.path.join(folder, entry["location"]))]
         numbers = [entry.get("offset", "0"), entry.get("length", str(len(content)))]
@@ -206,6 +207,9 @@ def _load_weights(onnx: Any, model: Any, path: Path, digest: Any) -> None:
             length = len(content) - start
         if start + length > len(content) or length < 0:
             raise BagwiseError(f"the tensor {tensor.name!r:.100} exceeds the file of weights")
+        n_copied += length  # of a part of the file once for each tensor that names it
+        if n_copied > MOST_BYTES:
+            raise _too_large("it, with its weights,", n_copied)
         tensor.raw_data = content[start : start + length]
         del tensor.external_data[:]
         tensor.data_location = onnx.TensorProto.DEFAULT
@@ -219,13 +223,13 @@ def _tensors(model: Any) -> Iterator[Any]:
         yield from getattr(one, "initializer", ())
         for sparse in getattr(one, "sparse_initializer", ()):
             yield from (sparse.values, sparse.indices)
-        for node in one.node:
-            for attribute in node.attribute:
-                yield attribute.t
-                yield from attribute.tensors
-                for sparse in (attribute.sparse_tensor, *attribute.sparse_tensors):
-                    yield from (sparse.values, sparse.indices)
-                waiting += [attribute.g, *attribute.graphs]
+        # functions have defaults of attributes
+        for attribute in (*(one for node in one.node for one in node.attribute), *getattr(one, "attribute_proto", ())):
+            yield attribute.t
+            yield from attribute.tensors
+            for sparse in (attribute.sparse_tensor, *attribute.sparse_tensors):
+                yield from (sparse.values, sparse.indices)
+            waiting += [attribute.g, *attribute.graphs]
 
 
 def _graphs_of(info: Any) -> Iterator[Any]:
