@@ -129,6 +129,8 @@ def cluster(
         outputs = FitOutputs(base, report=report, index=index, markdown=None)
         _cluster_source(session, source, chosen, outputs, n_clusters, method, map_method, tables, force)
         return
+    if assign is not None:
+        _check_assigned(n_clusters, method, options["random_state"])
     _check_fitted(source if assign is None else assign, items, assign, groups, model_out, options)
     chosen = fit_options({name: value for name, value in options.items() if name in READ_OPTIONS})
     if assign is not None:
@@ -170,6 +172,16 @@ def _wrong_order(source: Any, items: Any) -> BagwiseError:
 
 def _a(held: str) -> str:
     return {"model": "a model", "index": "an index"}[held]
+
+
+def _check_assigned(n_clusters: int | None, method: str, seed: int | None) -> None:
+    """Raise an error for arguments of how clusters are found, beside those that are there already."""
+    given = {"--clusters": n_clusters is not None, "--method": method != "auto", "--seed": seed is not None}
+    wrong = [name for name, is_given in given.items() if is_given]
+    if wrong:
+        raise BagwiseError(
+            f"{wrong[0]} is for finding clusters, but --assign gives items to those that an index has. Remove one."
+        )
 
 
 def _check_fitted(
@@ -263,19 +275,19 @@ def _cluster_index(
 ) -> None:
     """Cluster the items of an index by what it holds of them, and keep the clusters in it."""
     from bagwise.model.files import is_sharded
-    from bagwise.training import ItemIndex, change_index
+    from bagwise.training import change_index
 
     if is_sharded(path):
         raise BagwiseError(
             f"{path} is an index in shards, which keeps no clusters. Give the model and the items instead."
         )
-    if ItemIndex.load(path).clusters is not None and not force:
-        raise BagwiseError(
-            f"{path} has clusters already, with names that would be lost. Give --force to replace them; new items are "
-            f"given to them by: {command_line('cluster', '--assign', path, 'SOURCE')}"
-        )
 
     def change(now: Any) -> Any:
+        if now.clusters is not None and not force:
+            raise BagwiseError(
+                f"{path} has clusters already, with names that would be lost. Give --force to replace them; new items "
+                f"are given to them by: {command_line('cluster', '--assign', path, 'SOURCE')}"
+            )
         made = now.with_clusters(n_clusters, method=method, random_state=seed, n_jobs=-1, progress=session.progress)
         made = replace(made, clusters=made.clusters.compared_with(made.labels))
         if now.map is not None and map_method != "none":
