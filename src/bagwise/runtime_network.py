@@ -31,6 +31,7 @@ _SHA256_WITHOUT_WIDE = "e598498f38169fa19dc564ddc0452ccc8f0137f00448dfdc004a33b8
 # Where a descriptor says nothing else: (pixel - 127) / 128, sides, limits of the root of width divided by height.
 MEAN, STD, SIDE, LEAST_SIDE = 127 / 255, 128 / 255, 256, 64
 FLATTEST, WIDEST = 0.6, 1.7
+MOST_SIDE, MOST_SHIFT = 2048, 1000  # of sides, means and standard deviations
 MOST_SKIPPED = 16  # tokens that are no positions
 PROBES = ((224, 224), (224, 448))  # inputs that tell the stride of a network: 224 is a multiple of all usual ones
 MOST_BYTES = (1 << 31) - (1 << 20)  # of a network
@@ -447,6 +448,7 @@ class Runner:
     """
 
     def __init__(self, parameters: Mapping[str, Any], network: Any) -> None:
+        _check_parameters(parameters)
         self._parameters, self._channels_last = parameters, False
         self._size: tuple[int, int] | None = None  # of the input, where the network admits one only
         expected = parameters["network"].removeprefix("sha256:")
@@ -470,15 +472,23 @@ class Runner:
             self._session, self._layout = open_session(graph_bytes(tensors, layer)), Layout("nchw", STRIDE)
         else:
             # two messages one after the other are one: the layer becomes an output
-            self._session = open_session(content + _field(7, _field(12, _field(1, layer))) * _adds(content, layer))
-            self._layout = self._probed(layer)
+            whole = content + _field(7, _field(12, _field(1, layer))) * _adds(content, layer)
+            try:
+                self._session = open_session(whole)
+                self._layout = self._probed(layer)
+            except NetworkError:
+                raise
+            except Exception as error:  # the exceptions of ONNX Runtime have no common base
+                raise NetworkError(f"ONNX Runtime cannot load or run {os.fspath(network)}: {error}") from error
         (given,) = self._session.get_inputs()
         self._input, self._type = given.name, np.float16 if given.type == "tensor(float16)" else np.float32
 
     def _probed(self, layer: str) -> Layout:
         """Find out how the layer of a network from a file lies."""
-        (given,) = self._session.get_inputs()
+        given, *others = self._session.get_inputs()
         dims = given.shape
+        if others or len(dims) != 4:
+            raise NetworkError(f"The network takes {1 + len(others)} inputs, the first of {dims}; expected one image.")
         self._channels_last = dims[1] != 3 and dims[3] == 3
         sides = dims[1:3] if self._channels_last else dims[2:]
         if all(isinstance(side, int) for side in sides):
@@ -517,11 +527,28 @@ class Runner:
             plane *= np.float32(1 / (255 * std))
         given = np.moveaxis(planes, 0, 2) if self._channels_last else planes
         given = np.ascontiguousarray(given[np.newaxis], self._type)
-        (values,) = self._session.run([how["layer"]], {self._input: given})
+        try:
+            (values,) = self._session.run([how["layer"]], {self._input: given})
+        except Exception as error:  # the exceptions of ONNX Runtime have no common base
+            raise NetworkError(f"The network fails on an input of {height} x {width} pixels: {error}") from error
         vectors = self._layout.vectors(values, height, width)
         rows, columns = vectors.shape[:2]
         x, y = np.meshgrid((np.arange(columns) + 0.5) / columns, (np.arange(rows) + 0.5) / rows)
         return vectors.reshape(rows * columns, -1), np.stack([x.ravel(), y.ravel()], axis=1).astype(np.float32)
+
+
+def _check_parameters(given: Mapping[str, Any]) -> None:
+    """Raise an error for parameters that a model file should not have: they say how much memory an image takes."""
+    side, most = given["side"], given.get("max_side")
+    sound = isinstance(given["network"], str) and isinstance(given["layer"], str)
+    sound = sound and type(side) is int and LEAST_SIDE <= side <= MOST_SIDE
+    sound = sound and (most is None or (type(most) is int and most > 0))
+    for name, least in (("mean", -MOST_SHIFT), ("std", 0)):
+        three = given[name]
+        sound = sound and isinstance(three, (list, tuple)) and len(three) == 3
+        sound = sound and all(type(one) in (int, float) and least < one <= MOST_SHIFT for one in three)
+    if not sound:
+        raise NetworkError(f"The parameters of the network cannot be {dict(given)!r:.300}.")
 
 
 def _adds(content: bytes, layer: str) -> int:

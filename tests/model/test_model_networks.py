@@ -272,6 +272,49 @@ def test_the_runtime_reads_no_other_files(named, images, inside, tmp_path):
         runtime_network.Runner(parameters, tmp_path / "n.onnx")
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"side": 10**6},
+        {"side": 256.0},
+        {"side": None},
+        {"mean": [0.5, 0.5]},
+        {"mean": [0.5, 0.5, "0.5"]},
+        {"std": [1.0, 0.0, 1.0]},
+        {"std": [1.0, float("nan"), 1.0]},
+        {"max_side": -1},
+        {"layer": 3},
+    ],
+)
+def test_the_runtime_checks_what_a_file_says_of_its_network(embedded, wrong):
+    parameters = dict(Model.load(embedded).descriptor_records[0].parameters)
+    tensors = NetworkFeatures().tensors(wide=False)
+    assert runtime_network.Runner(parameters, tensors).describe(np.zeros((9, 9), np.uint8))[0].shape == (64, 320)
+    with pytest.raises(runtime_network.NetworkError, match="parameters of the network cannot be"):
+        runtime_network.Runner(parameters | wrong, tensors)
+
+
+@pytest.mark.parametrize(
+    ("shape", "operator", "reason"),
+    [
+        ([1, 3, 64], "Identity", "expected one image"),
+        (["N", 3, "H", "W"], "Unknown", "ONNX Runtime cannot load or run"),
+        ([1, 3, 64, 65], "Softsign", "has no positions"),
+    ],
+)
+def test_the_runtime_names_networks_that_do_not_run(named, shape, operator, reason, tmp_path):
+    given, out = (helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in ("image", "out"))
+    nodes = [helper.make_node(operator, ["image"], ["values"]), helper.make_node("Flatten", ["values"], ["out"])]
+    out.type.tensor_type.ClearField("shape")
+    graph = helper.make_graph(nodes, "g", [given], [out])
+    content = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+    (tmp_path / "n.onnx").write_bytes(content)
+    parameters = dict(Model.load(named[1]).descriptor_records[0].parameters)
+    parameters |= {"network": f"sha256:{hashlib.sha256(content).hexdigest()}", "layer": "out"}
+    with pytest.raises(runtime_network.NetworkError, match=reason):
+        runtime_network.Runner(parameters, tmp_path / "n.onnx")
+
+
 @pytest.mark.parametrize("content", [b"\xff", b"\x3a\xff\xff\xff", b"\x0b", b"\x3a\x02\x0a\x09"])
 def test_what_is_no_onnx_file_is_refused(content):
     with pytest.raises(runtime_network.NetworkError, match="is not an ONNX file"):

@@ -15,6 +15,8 @@ from numbers import Integral, Real
 from os import PathLike
 from typing import Any
 
+from bagwise.runtime_network import LEAST_SIDE, MOST_SIDE
+
 __all__ = ["DESCRIPTORS", "EXECUTION", "LARGEST", "LONGEST", "SIDE", "KnownDescriptor", "named_descriptor"]
 __all__ += ["parameter_constraints", "split_names", "without_folder"]
 
@@ -188,7 +190,7 @@ DESCRIPTORS = {
         {
             "network": _Network(),
             "layer": _Layer(),
-            "side": _Integer(64, 2048, optional=True),
+            "side": _Integer(LEAST_SIDE, MOST_SIDE, optional=True),
             "mean": _Channels(),
             "std": _Channels(above_zero=True),
             "n_frames": _Integer(1, _MOST_POINTS, optional=True),
