@@ -243,14 +243,14 @@ def _cluster_source(
     for note in fit.notes:
         session.note(note)
     session.skipped(fit.data.skipped)
-    _print_clusters(session, made, options)
+    _print_clusters(session, made)
     session.say()
     started = time.perf_counter()
     session.wrote(model.save(outputs.model), "model")
     if outputs.index is not None:
         made = with_map(session, made, map_method)
         session.wrote(made.save(outputs.index), "index")
-    _write_tables(session, made, (csv, *tables[1:]))
+    _write_some(session, made.clusters, made.ids, _all_labels(fit.data.collection), (csv, *tables[1:]))
     if outputs.report is not None:
         from bagwise.report import write_report
         from bagwise.training import fit_report_data
@@ -300,7 +300,7 @@ def _cluster_index(
     _print_clusters(session, made)
     session.say()
     session.wrote(path, "index")
-    _write_tables(session, made, tables)
+    _write_some(session, made.clusters, made.ids, made.labels, tables)
 
 
 def _cluster_by_model(
@@ -314,6 +314,7 @@ def _cluster_by_model(
 ) -> None:
     """Cluster the items of a source by the groups of a model."""
     from bagwise.training import ItemIndex
+    from bagwise.training.clustering import compared_with_labels
 
     n_clusters, method, seed = how
     if method == "manifold":
@@ -326,19 +327,17 @@ def _cluster_by_model(
     made = ItemIndex.build(model, collection, histograms, by="groups", **place)
     running: dict[str, Any] = {"random_state": seed, "n_jobs": -1, "progress": session.progress}
     made = made.with_clusters(n_clusters, method=method, histograms=histograms, **running)
-    assert made.clusters is not None
-    made = replace(made, clusters=made.clusters.compared_with(made.labels))
+    made = compared_with_labels(made, collection)
     session.progress.clear()
     session.say(f"{how_many(len(made), model.modality)}, by {model.n_groups} groups of words")
     _print_clusters(session, made)
-    _write_tables(session, made, tables)
+    _write_some(session, made.clusters, made.ids, _all_labels(collection), tables)
 
 
 def _assign(session: Session, path: Path, source: Any, network: Any, options: Any, tables: tuple[Any, ...]) -> None:
     """Give the items of a source to the clusters of an index."""
     from bagwise.training import ItemIndex
     from bagwise.training.clustering import assigned
-    from bagwise.training.items import first_labels
 
     index = ItemIndex.load(path, network=network)
     if index.clusters is None:
@@ -356,10 +355,10 @@ def _assign(session: Session, path: Path, source: Any, network: Any, options: An
     _tell_of_unknown(session, clusters)
     ids = list(collection.ids)
     _answer_items(session, clusters, ids)
-    _write_some(session, clusters, ids, first_labels(collection), tables)
+    _write_some(session, clusters, ids, _all_labels(collection), tables)
 
 
-def _print_clusters(session: Session, index: Any, options: Any = None) -> None:
+def _print_clusters(session: Session, index: Any) -> None:
     """Print the clusters of an index, how their number was found, and their agreement with labels."""
     clusters, model = index.clusters, index.model
     described = clusters.describe(model)
@@ -446,8 +445,9 @@ def _answer_items(session: Session, clusters: Any, ids: Any) -> None:
     )
 
 
-def _write_tables(session: Session, index: Any, tables: tuple[Any, ...]) -> None:
-    _write_some(session, index.clusters, index.ids, index.labels, tables)
+def _all_labels(collection: Any) -> list[str]:
+    """Return the labels of each item in one string, as they are in manifests."""
+    return ["|".join(labels) for labels in collection.label_sets]
 
 
 def _write_some(session: Session, clusters: Any, ids: Any, labels: Any, tables: tuple[Any, ...]) -> None:

@@ -16,6 +16,7 @@ from bagwise._utils.checks import check_integer
 from bagwise.clustering import ClusteredRows, SpectralClusterer, cluster_rows, steadier, suggest_n_clusters
 from bagwise.errors import BagwiseError, argument, parameter_name, unknown_name
 from bagwise.model.vectorizers import Progress, no_progress
+from bagwise.sources.collection import Collection
 from bagwise.training.fit import Fit, run_fit
 from bagwise.training.index_words import IndexedWords
 from bagwise.training.item_clusters import CLUSTER_METHODS, ItemClusters, cluster_features, unit_rows
@@ -23,8 +24,8 @@ from bagwise.training.item_index import ItemIndex, index_of_fit
 from bagwise.training.item_map import MOST_CLUSTERS
 from bagwise.training.options import FitOptions
 
-__all__ = ["ClusterData", "ClusteredFit", "assigned", "cluster_data", "cluster_source", "with_assigned"]
-__all__ += ["with_clusters"]
+__all__ = ["ClusterData", "ClusteredFit", "assigned", "cluster_data", "cluster_source", "compared_with_labels"]
+__all__ += ["with_assigned", "with_clusters"]
 
 # Items up to which both methods are tried.
 _MOST_HALVED = 2000
@@ -68,7 +69,7 @@ def cluster_source(
     Returns
     -------
     found : ClusteredFit
-        ``found.index.clusters`` are the clusters; where all items have labels, with their agreement.
+        ``found.index.clusters`` are the clusters, with their agreement with labels unless items have several.
 
     Examples
     --------
@@ -98,9 +99,16 @@ def cluster_source(
         progress=progress,
     )
     assert index.clusters is not None
-    compared = index.clusters.compared_with(index.labels)
+    index = compared_with_labels(index, fit.data.collection)
     fit.timings["clustering"] = time.perf_counter() - started
-    return ClusteredFit(fit, replace(index, clusters=compared))
+    return ClusteredFit(fit, index)
+
+
+def compared_with_labels(index: ItemIndex, collection: Collection) -> ItemIndex:
+    """Return an index with the agreement of its clusters with the labels of its items; none if items have several."""
+    if index.clusters is None or any(len(labels) > 1 for labels in collection.label_sets):
+        return index
+    return replace(index, clusters=index.clusters.compared_with(index.labels))
 
 
 @dataclass(frozen=True, eq=False)
