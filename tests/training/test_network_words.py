@@ -1,6 +1,7 @@
 """Fits with words of a pretrained network: how it is chosen, what it is compared with, files and graphs."""
 
 import dataclasses
+import shutil
 
 import av
 import numpy as np
@@ -114,6 +115,16 @@ def test_small_images_without_classes_are_decided_by_their_size(tmp_path, side, 
     options, _, notes = choosing.choose_descriptor(FitOptions(), collection)
     assert options.descriptor == descriptor
     assert f"{side} pixels" in notes[0]
+
+
+def test_a_rare_class_does_not_end_the_comparison(tmp_path):
+    source = write_image_folder(tmp_path / "small", side=20)
+    (tmp_path / "small" / "rare").mkdir()
+    shutil.copy(next(source.glob("*/*")), tmp_path / "small" / "rare")
+    _, _, notes = choosing.choose_descriptor(FitOptions(**SMALL), open_collection(source))
+    assert "so descriptors were compared on" in notes[0]
+    n_others = sum(path.parent.name != "rare" for path in source.glob("*/*"))
+    assert f"compared on {n_others} of them" in notes[0]
 
 
 def test_pooled_features_are_compared(photographs, fit):

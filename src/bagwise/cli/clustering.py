@@ -139,7 +139,7 @@ def cluster(
         _cluster_index(session, source, n_clusters, method, options["random_state"] or 0, map_method, tables, force)
     else:
         how = (n_clusters, method, options["random_state"] or 0)
-        _cluster_by_model(session, load_model(source, network), source, items, chosen, how, tables)
+        _cluster_by_model(session, load_model(source, network), items, chosen, how, tables)
 
 
 def _held_by(path: Any) -> str | None:
@@ -306,7 +306,6 @@ def _cluster_index(
 def _cluster_by_model(
     session: Session,
     model: Any,
-    path: Any,
     source: Any,
     options: Any,
     how: tuple[int | None, str, int],

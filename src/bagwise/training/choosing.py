@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from importlib.util import find_spec
 from typing import NamedTuple
 
@@ -95,11 +96,11 @@ def _chosen(options: FitOptions, collection: Collection, looked: _Look) -> tuple
     sample = _sample_of_classes(collection)
     if sample is None:
         if looked.side < _LEAST_SIFT_SIDE:
-            small = f"Images of {looked.side} pixels without classes are described by"
+            small = f"Images of {looked.side} pixels, not in two classes of {_FOLDS}, are described by"
             return others[0], (f"{small} {'patches' if patches else how}.",)
         return "network", (
-            f"Images of {looked.side} pixels are described by a network (descriptor network); there are no classes by "
-            "which descriptors could be compared.",
+            f"Images of {looked.side} pixels are described by a network (descriptor network); there are no two classes "
+            f"of {_FOLDS} images by which descriptors could be compared.",
         )
     errors = {name: _error(name, options, *sample) for name in ("network", *others)}
     found = {name: error for name, error in errors.items() if error is not None}
@@ -114,17 +115,16 @@ def _chosen(options: FitOptions, collection: Collection, looked: _Look) -> tuple
 
 
 def _sample_of_classes(collection: Collection) -> tuple[Collection, NDArray[np.int64]] | None:
-    """Return some items of each class, evenly spaced, and their classes; None without two classes of enough items."""
+    """Return some items of each class of enough items, evenly spaced, and their classes; None without two of these."""
     labels = [item.label for item in collection]
-    names = sorted({label for label in labels if label is not None})
+    sizes = Counter(label for label in labels if label is not None)
+    names = sorted(name for name, size in sizes.items() if size >= _FOLDS)
     if len(names) < 2:
         return None
     code = {name: number for number, name in enumerate(names)}
-    codes = np.array([-1 if label is None else code[label] for label in labels])
+    codes = np.array([-1 if label is None else code.get(label, -1) for label in labels])
     n_each = max(_FOLDS, min(_MOST_OF_CLASS, _MOST_TRIED // len(names)))
     members = [np.flatnonzero(codes == number) for number in range(len(names))]
-    if min(map(len, members)) < _FOLDS:
-        return None
     chosen = np.sort(
         np.concatenate([own[np.unique(np.linspace(0, len(own) - 1, n_each).astype(int))] for own in members])
     )
