@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -204,3 +205,14 @@ def test_what_is_no_container_of_frames_says_which_are(content, tmp_path):
     (tmp_path / "v.avi").write_bytes(content)
     with pytest.raises(BagwiseError, match=r"not a video: .*Containers that are read: AVI, Matroska, WebM, MP4"):
         open_collection(tmp_path / "v.avi")[0].load()
+
+
+@pytest.mark.skipif(not hasattr(os, "register_at_fork"), reason="there is no fork")
+def test_a_child_begins_without_processes_and_locks_of_its_parent(monkeypatch):
+    held = threading.Lock()
+    monkeypatch.setattr(guarded, "_lock", held)
+    monkeypatch.setattr(guarded, "_idle", {(("av",), MEMORY): ["a process of the parent"]})
+    with held:  # as by another thread when the process is forked
+        guarded._begin_anew()
+        assert guarded._lock.acquire(blocking=False)
+    assert not guarded._idle

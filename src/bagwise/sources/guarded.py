@@ -220,8 +220,15 @@ def _end_all() -> None:
         _idle.clear()
 
 
-if hasattr(os, "register_at_fork"):  # the processes are those of the one that started them
-    os.register_at_fork(after_in_child=_idle.clear)
+def _begin_anew() -> None:
+    """Forget the processes, which are those of the parent, and a lock that one of its threads may have had."""
+    global _lock
+    _lock = threading.Lock()
+    _idle.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_anew)
 
 
 def _write(pipe: IO[bytes], header: Mapping[str, Any], payload: Any = b"") -> None:
