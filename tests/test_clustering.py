@@ -316,6 +316,10 @@ def test_the_most_stable_number_is_that_of_clear_clusters():
             suggest_n_clusters(few)
     with pytest.raises(BagwiseError, match="needs at least 160 different items"):
         suggest_n_clusters(X, [80])
+    with pytest.raises(BagwiseError, match="sizes must have at least one number"):
+        suggest_n_clusters(X, [])
+    with pytest.raises(BagwiseError, match="n_draws must be at least 1"):
+        suggest_n_clusters(X, n_draws=0)
 
 
 def test_certainty_is_how_often_other_halves_say_the_same():

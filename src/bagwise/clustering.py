@@ -546,7 +546,10 @@ def suggest_n_clusters(
     rows = _distinct(X)[0]
     n = len(rows)
     most = max(n // _ROWS_EACH, 2)
-    tried = tuple(sorted({check_integer(size, "sizes", 2) for size in (sizes or _SIZES)}))
+    check_integer(n_draws, "n_draws", 1)
+    tried = tuple(sorted({check_integer(size, "sizes", 2) for size in (_SIZES if sizes is None else sizes)}))
+    if not tried:
+        raise BagwiseError("sizes must have at least one number of clusters; got none. Leave sizes=None.")
     wanted = tried if sizes is not None else tuple(size for size in tried if size <= most)
     if n < 4 or wanted[-1] > n // 2:
         raise BagwiseError(

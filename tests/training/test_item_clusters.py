@@ -261,3 +261,10 @@ def test_words_that_are_moved_along_the_manifold_are_those_of_the_model(tmp_path
     counts = _items(rows(20)[0])[0]
     with pytest.raises(BagwiseError, match="the columns of a table are its words"):
         cluster_source(counts, FitOptions(n_jobs=1), 2, method="manifold")
+
+
+def test_items_that_are_all_the_same_are_told():
+    rows = TableCollection(np.ones((12, 4)), [str(k) for k in range(12)], [()] * 12)
+    assert cluster_source(rows, FitOptions(n_groups=2), 1).index.clusters.sizes.tolist() == [12]
+    with pytest.raises(BagwiseError, match="there is only 1 different item"):
+        cluster_source(rows, FitOptions(n_groups=2), 2)

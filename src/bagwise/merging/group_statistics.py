@@ -64,9 +64,9 @@ class GroupStatistics:
 
     @classmethod
     def of_states(cls, criterion: str, states: Any, hierarchy: Hierarchy) -> Self | None:
-        """Sum the states of words over the groups of a cut; None if they are too wide to be kept."""
+        """Sum the states of words over the groups of a cut; None if they are too wide to be kept, or of one cluster."""
         labels, given = base_groups(hierarchy), np.asarray(states)
-        if given.shape[1] > MOST_COLUMNS or hierarchy.min_groups > MOST_GROUPS:
+        if not 1 < given.shape[1] <= MOST_COLUMNS or hierarchy.min_groups > MOST_GROUPS:
             return None
         return cls(criterion, np.stack([np.bincount(labels, column) for column in given.T], axis=1))
 
