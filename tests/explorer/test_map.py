@@ -13,6 +13,7 @@ from bagwise.explorer.pages import items, map
 from bagwise.explorer.python_lines import map_lines
 from bagwise.training import ItemIndex
 from bagwise.training.item_map import ItemMap
+from waiting import PATIENCE, until
 
 
 @pytest.fixture(scope="module")
@@ -198,14 +199,13 @@ def test_only_one_map_is_made_at_a_time():
 
     def slow(progress):
         progress("arranging items", 1, 2)
-        go.wait(10)
+        assert go.wait(PATIENCE)
         return ItemMap.of(np.eye(3))
 
     mapped.start(slow, lambda found: "")
     with pytest.raises(BagwiseError, match="being made already"):
         mapped.start(slow, lambda found: "")
-    while mapped.running["done"] == 0:
-        pass
+    until(lambda: mapped.running["done"])
     assert mapped.running["step"] == "arranging items"
     go.set()
     mapped.wait()

@@ -15,6 +15,7 @@ from bagwise.descriptors.networks import input_size
 from bagwise.model import export_onnx
 from bagwise.training import FitOptions, run_fit
 from small_sources import write_image_folder
+from waiting import PATIENCE
 
 HERE = Path(__file__).parent
 WEB = HERE.parents[1] / "build" / "web"
@@ -41,7 +42,7 @@ def test_scores_are_those_of_the_model(pyramid, tmp_path):
         cwd=WEB,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
     )
     assert run.returncode == 0, run.stderr
     found = json.loads((tmp_path / "out.json").read_text())
