@@ -18,7 +18,7 @@ from bagwise.descriptors.describing import describe_items
 from bagwise.descriptors.efficientnet import LAYERS, SHAPES, NetworkTensors, build_graph, fold, packaged_tensors
 from bagwise.descriptors.images import shrink
 from bagwise.descriptors.networks import Preprocessing, input_size, open_session
-from bagwise.descriptors.registry import DESCRIPTORS, named_descriptor, split_names
+from bagwise.descriptors.registry import DESCRIPTORS, LEAST_SIDE, MOST_SIDE, named_descriptor, split_names
 from bagwise.descriptors.state_dict import read_state_dict
 from bagwise.model.explanation import _sides, patch_side
 from bagwise.model.parts import DescriptorRecord
@@ -488,3 +488,7 @@ def test_a_network_that_is_not_there_is_asked_for(features, tensors):
         restored.with_network(tensors)
     np.testing.assert_array_equal(restored.with_network(other).describe(image())[0], stranger.describe(image())[0])
     assert DescriptorRecord.of(restored.with_network(other)) == held
+
+
+def test_limits_of_sides_are_those_of_the_runtime():
+    assert (LEAST_SIDE, MOST_SIDE) == (runtime_network.LEAST_SIDE, runtime_network.MOST_SIDE)

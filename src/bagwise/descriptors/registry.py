@@ -15,9 +15,17 @@ from numbers import Integral, Real
 from os import PathLike
 from typing import Any
 
-from bagwise.runtime_network import LEAST_SIDE, MOST_SIDE
-
-__all__ = ["DESCRIPTORS", "EXECUTION", "LARGEST", "LONGEST", "SIDE", "KnownDescriptor", "named_descriptor"]
+__all__ = [
+    "DESCRIPTORS",
+    "EXECUTION",
+    "LARGEST",
+    "LEAST_SIDE",
+    "LONGEST",
+    "MOST_SIDE",
+    "SIDE",
+    "KnownDescriptor",
+    "named_descriptor",
+]
 __all__ += ["parameter_constraints", "split_names", "without_folder"]
 
 # Parameters that change how something is computed, not the result. All descriptors have the first three.
@@ -27,6 +35,8 @@ _MOST_PIXELS = 1 << 12
 _MOST_POINTS = 1 << 30
 LARGEST = 1000
 LONGEST = 64
+# As `bagwise.runtime_network` has them, which cannot be imported here: help and `import bagwise` do without NumPy.
+LEAST_SIDE, MOST_SIDE = 64, 2048
 
 
 @dataclass(frozen=True)
