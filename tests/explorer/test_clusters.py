@@ -165,6 +165,7 @@ def test_what_cannot_be_done_is_refused(path):
     assert "items, numbered from 0" in edit(send, 0, 400, edit="move_items", numbers=[999], to=0)["error"]
     assert "changed in another window" in edit(send, 3, 409, edit="split_cluster", cluster=0)["error"]
     assert "whole number" in send("steer/cluster", {"n_clusters": 0, "revision": 0}, 400)["error"]
+    assert "At most" in send("steer/cluster", {"n_clusters": 10**9, "revision": 0}, 400)["error"]
     refused = client(open_workspace(path, read_only=True))
     assert "--read-only" in edit(refused, 0, 403, edit="split_cluster", cluster=0)["error"]
     assert "--read-only" in refused("steer/cluster", {"n_clusters": 2, "revision": 0}, 403)["error"]

@@ -18,6 +18,7 @@ from bagwise.training.cluster_history import CLUSTER_EDITS
 from bagwise.training.index_words import IndexedWords
 from bagwise.training.item_clusters import ItemClusters
 from bagwise.training.item_index import ItemIndex
+from bagwise.training.item_map import MOST_CLUSTERS
 
 if TYPE_CHECKING:
     from bagwise.training.clustering import ClusterData
@@ -98,7 +99,10 @@ class ClusterEditing:
 
     def found(self, index: ItemIndex, n_clusters: int | None) -> ItemClusters:
         """Cluster the items anew; None: into the most stable number of clusters."""
-        self.data(index)  # raises an error where that is not possible
+        data = self.data(index)  # raises an error where that is not possible
+        most = min(int(data.known.sum()), MOST_CLUSTERS)
+        if n_clusters is not None and n_clusters > most:
+            raise BagwiseError(f"At most {most:,} clusters can be made of these items; got {n_clusters:,}.")
         counts = self.items.histograms if isinstance(self.items, CountedItems) else None
         made = index.with_clusters(n_clusters, histograms=counts).clusters
         assert made is not None
