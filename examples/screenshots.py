@@ -48,6 +48,7 @@ ADDRESSES = {
     "overview": "/",
     "groups": "/groups",
     "group": "/groups?group=0",
+    "clusters": "/clusters",
     "items": "/items?sort=margin",
     "item": "/items?item={item}",
     "map": "/map",

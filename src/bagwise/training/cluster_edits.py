@@ -10,7 +10,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bagwise.clustering import ClusteredRows, center_probabilities, cluster_rows
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.training.cluster_history import CLUSTER_EDITS, ClusterEdit, numbers_after_join
 from bagwise.training.item_answers import Measured
@@ -80,6 +79,8 @@ def edit_clusters(index: ItemIndex, edit: Mapping[str, Any], data: ClusterData |
         given |= {} if name is None else {numbers[0]: name}
         moved = np.flatnonzero(np.isin(clusters.labels, numbers[1:]))
     elif kind == "split_cluster":
+        from bagwise.clustering import cluster_rows  # deferred: with scikit-learn
+
         number = _number(clusters, made["cluster"])
         inside = np.flatnonzero(labels == number)
         if len(np.unique(data.features[inside], axis=0)) < 2:
@@ -287,6 +288,8 @@ def _described(
     edits: tuple[ClusterEdit, ...],
 ) -> ItemClusters:
     """Return clusters of other items: their centres, terms, names and certainties are computed anew."""
+    from bagwise.clustering import ClusteredRows, center_probabilities  # deferred: with scikit-learn
+
     clusters = _clusters(index)
     known = labels >= 0
     own, rows = labels[known].astype(np.intp), data.features[known].astype(np.float64)

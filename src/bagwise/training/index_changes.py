@@ -19,7 +19,6 @@ from bagwise.retrieval.class_blend import ClassBlend
 from bagwise.retrieval.group_blend import GroupBlend
 from bagwise.sources.collection import Collection
 from bagwise.sources.row_lists import RowIds
-from bagwise.training.clustering import with_assigned
 from bagwise.training.index_features import add_rows, class_scores
 from bagwise.training.index_words import IndexedWords
 from bagwise.training.item_index import ItemIndex
@@ -95,6 +94,8 @@ def with_items(index: ItemIndex, collection: Collection, histograms: Any, replac
     rows = index.index.copy()
     add_rows(rows, model, histograms, index.by, blend, scores)
     labels = first_labels(collection)
+    from bagwise.training.clustering import with_assigned  # deferred: with scikit-learn
+
     return replace(
         index,
         index=rows,

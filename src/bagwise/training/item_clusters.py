@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from bagwise._io.tensors import tensor
 from bagwise._utils.text import english_stop_words
-from bagwise.clustering import ClusteredRows, ClusterNumbers, center_probabilities
 from bagwise.errors import BagwiseError
 from bagwise.model.explanation import sum_cells
 from bagwise.model.model import Model
@@ -27,6 +26,9 @@ from bagwise.training.cluster_history import (
     history_to_parts,
 )
 from bagwise.training.item_map import MOST_CLUSTERS
+
+if TYPE_CHECKING:
+    from bagwise.clustering import ClusteredRows, ClusterNumbers
 
 __all__ = ["CLUSTER_METHODS", "CLUSTER_TENSORS", "Agreement", "Cluster", "ClusterTerm", "ItemClusters"]
 __all__ += ["cluster_features", "clusters_by_words", "unique_names"]
@@ -317,6 +319,8 @@ class ItemClusters:
 
     def assign(self, features: NDArray[np.float32], known: NDArray[np.bool_]) -> ItemClusters:
         """Return the clusters of further items alone: that of the nearest centre; -1 for those that are not `known`."""
+        from bagwise.clustering import center_probabilities  # deferred: with scikit-learn
+
         n = len(features)
         labels, certainty, distances = np.full(n, -1, np.int32), np.zeros(n, np.float32), np.zeros(n, np.float32)
         rows = features[known].astype(np.float64)
@@ -637,6 +641,8 @@ def _read_given(given: Any, n: int) -> dict[int, str]:
 def _read_numbers(numbers: Any) -> ClusterNumbers | None:
     if numbers is None:
         return None
+    from bagwise.clustering import ClusterNumbers  # deferred: with scikit-learn
+
     sound = isinstance(numbers, list) and len(numbers) == 3 and all(isinstance(row, list) for row in numbers)
     if not sound or not 1 <= len(numbers[0]) == len(numbers[1]) == len(numbers[2]) <= MOST_CLUSTERS:
         raise BagwiseError(f"its clusters have the stability {numbers!r:.100}.")

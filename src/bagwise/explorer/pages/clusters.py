@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from starlette.datastructures import QueryParams
@@ -10,7 +10,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from bagwise.clustering import ClusterNumbers
 from bagwise.errors import BagwiseError
 from bagwise.explorer.pages.items import rows_of
 from bagwise.explorer.pages.steer import measured
@@ -19,6 +18,9 @@ from bagwise.explorer.requests import reading, safe, size_of
 from bagwise.explorer.workspace import Workspace
 from bagwise.report.texts import clean
 from bagwise.training.item_clusters import Cluster, ItemClusters
+
+if TYPE_CHECKING:
+    from bagwise.clustering import ClusterNumbers
 
 __all__ = ["cluster", "clusters", "labels", "routes"]
 
