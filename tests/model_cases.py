@@ -93,14 +93,6 @@ def measurement_model():
     )
 
 
-def tables_model():
-    """Two groupings at once, of 2 and 3 groups; the second lacks none of its words."""
-    tables = [[0, 1, 0, 1, 1, 0, 0, 1], [2, 2, 3, 4, 4, 3, 2, 4]]
-    heads = {n: Head(np.random.default_rng(n).normal(size=(2, n)), np.zeros(2)) for n in (3, 5)}
-    worded = weighted_text_model(np.random.default_rng(0))
-    return dataclasses.replace(worded, n_groups=5, tables=tables, heads=heads)
-
-
 def odd_model():
     """Names that are hard to write."""
     names = ["", "a b\n", "é\u4e2d", "\udc80", "…" * 50]
@@ -162,7 +154,6 @@ MADE = {
     "texts": lambda: text_model(np.random.default_rng(0)),
     "weighted images": lambda: weighted_image_model(np.random.default_rng(0)),
     "weighted texts": lambda: weighted_text_model(np.random.default_rng(0)),
-    "tables": tables_model,
     "compact texts": lambda: weighted_text_model(np.random.default_rng(0)).compact(),
     "table": table_model,
     "measurements": measurement_model,

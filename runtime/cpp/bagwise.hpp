@@ -421,6 +421,7 @@ inline vector<unsigned char> read_file(const string &path) {
     const fs::path file = fs::u8path(path);
     const bool there = fs::is_regular_file(file, none);
     const std::uintmax_t size = there ? fs::file_size(file, none) : 0;
+    check(!fs::is_directory(file, none), "it is a folder. Give the name of a file.");
     check(there && !none && size > 0, "there is no such file, or it is empty.");
     check(size <= kMostBytes, "it has ", size, " bytes; accepted: up to ", kMostBytes, '.');
     vector<unsigned char> content(size);
@@ -477,7 +478,7 @@ class File {
   private:
     struct Array {
         string form;  // such as F32 (12, 4)
-        int64_t n_rows, width, first, end;
+        int64_t width, first, end;
     };
     static string form(const string &type, const vector<int64_t> &shape) {
         string text = type + " (";
@@ -527,8 +528,7 @@ class File {
         const int64_t first = places.items[0].whole, end = places.items[1].whole;
         check(first <= end && size == end - first, "its array ", Quoted{name}, ", ", form(type.text, sides),
               ", does not fill the bytes ", first, " to ", end, '.');
-        arrays_[name] = {form(type.text, sides), sides.empty() ? 0 : sides[0], sides.empty() ? 0 : sides.back(), first,
-                         end};
+        arrays_[name] = {form(type.text, sides), sides.empty() ? 0 : sides.back(), first, end};
     }
 
     void check_places() const {
@@ -677,9 +677,6 @@ class File {
         if (!coded) optional("word_weights", form("F32", {d}));
         optional("item_hashes", form("I64", {width("item_hashes")}));
         if (header.at("items").text == "table") optional("column_shift", form("F64", {d}));
-        const int64_t n_tables = has("tables") ? arrays_.at("tables").n_rows : 0;
-        optional("tables", form(flat || compact ? narrow : "I32",
-                                {std::min<int64_t>(std::max<int64_t>(n_tables, 2), kMostParts), d}));
         if (texts && !has("names") && has("hashes"))
             wanted["hashes"] = form("U16", {d}), wanted["hash_starts"] = form("I32", {257});
         for (const auto &[name, array] : arrays_)  // that only the library reads
@@ -1240,7 +1237,7 @@ struct Data {
     int32_t n_words = 0, n_groups = 0, n_cells = 1;
     vector<std::pair<int, int>> grids;
     string term = "count", norm;
-    vector<vector<int32_t>> tables;  // the group of each word; one, or several at once
+    vector<int32_t> groups;  // of each word
     vector<float> weights, coef, intercept;
     vector<double> shift;
     double sharpness = 0;  // of probabilities; 0 if there are none
@@ -1430,12 +1427,7 @@ class Loader {
             if (static_cast<int64_t>(k / 2) < n_given - n) root[t] = s;
         }
         for (int32_t w = 0, next = 0; w < d; ++w) table[w] = root[w] == w ? next++ : table[root[w]];
-        const vector<int32_t> tables = file_.has("tables") ? small_numbers("tables") : vector<int32_t>();
-        for (const int32_t one : tables)
-            check(one >= 0 && one < file_.n, "its tables have group ", one, "; accepted: 0 to ", file_.n - 1, '.');
-        for (auto at = tables.begin(); at != tables.end() && n == file_.n; at += d)
-            data_->tables.emplace_back(at, at + d);
-        if (data_->tables.empty()) data_->tables.push_back(std::move(table));
+        data_->groups = std::move(table);
     }
 
     void set_heads() {
@@ -2001,18 +1993,17 @@ class Workspace {
             group_weights_[f % n] += static_cast<double>(coef[f]) * features_[f];
         terms_.clear();
         for (Entry &one : entries_) one.weight = 0;
-        for (const auto &table : data_.tables) {
-            sharing_.assign(sums_.size(), 0);
-            for (const Entry &one : entries_) sharing_[one.column / d * n + table[one.column % d]] += one.value != 0;
-            for (Entry &one : entries_) {
-                const std::int32_t word = static_cast<std::int32_t>(one.column % d);
-                const std::size_t f = one.column / d * n + table[word];
-                if (one.value == 0) continue;
-                // values of a group that cancel each other share its weight evenly: it is 0 but for rounding
-                const double share = sums_[f] == 0 ? 1.0 / sharing_[f] : one.value / sums_[f];
-                terms_.push_back({word, table[word], static_cast<double>(coef[f]) * features_[f] * share});
-                one.weight += terms_.back().weight;
-            }
+        const auto &groups = data_.groups;
+        sharing_.assign(sums_.size(), 0);
+        for (const Entry &one : entries_) sharing_[one.column / d * n + groups[one.column % d]] += one.value != 0;
+        for (Entry &one : entries_) {
+            const std::int32_t word = static_cast<std::int32_t>(one.column % d);
+            const std::size_t f = one.column / d * n + groups[word];
+            if (one.value == 0) continue;
+            // values of a group that cancel each other share its weight evenly: it is 0 but for rounding
+            const double share = sums_[f] == 0 ? 1.0 / sharing_[f] : one.value / sums_[f];
+            terms_.push_back({word, groups[word], static_cast<double>(coef[f]) * features_[f] * share});
+            one.weight += terms_.back().weight;
         }
         std::sort(terms_.begin(), terms_.end(),
                   [](const Term &a, const Term &b) { return std::tie(a.word, a.group) < std::tie(b.word, b.group); });
@@ -2171,8 +2162,7 @@ class Workspace {
         weight_words();
         const std::size_t n = data_.n_groups, d = data_.n_words;
         std::fill(sums_.begin(), sums_.end(), 0);
-        for (const auto &table : data_.tables)
-            for (const Entry &one : entries_) sums_[one.column / d * n + table[one.column % d]] += one.value;
+        for (const Entry &one : entries_) sums_[one.column / d * n + data_.groups[one.column % d]] += one.value;
         normalized_ = sums_;
         for (const std::string &step : data_.steps) {
             const auto each = [&](auto function) { std::for_each(normalized_.begin(), normalized_.end(), function); };

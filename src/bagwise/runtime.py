@@ -48,9 +48,9 @@ SUM = "crc32."  # names of checksums in the metadata begin so
 HASH_BITS, LOW_BITS, N_WEIGHTS, PATTERN = 24, 16, 256, r"(?u)\b\w\w+\b"
 TOKENIZER = {"analyzer", "binary", "lowercase", "ngram_range", "stop_words", "strip_accents", "token_pattern"}
 # Limits far above real models, within which a model fits in memory: bytes of a header; cells; groups; cells times
-# words, if there are several cells; words; vocabularies; tables.
+# words, if there are several cells; words; vocabularies.
 MOST_HEADER, MOST_CELLS, MOST_GROUPS, MOST_TABLE, MOST_WORDS = 1 << 22, 1 << 10, 1 << 20, 1 << 25, (1 << 31) - 1
-MOST_VOCABULARIES = MOST_TABLES = 16
+MOST_VOCABULARIES = 16
 NETWORK_SIZES = (2_939_120, 3_350_000)  # numbers of an embedded network, without and with its last convolution
 ASSIGNMENTS, MOST_NEIGHBORS = ("hard", "localized"), 1000  # how descriptors are assigned to words; most words of one
 MOST_PARTS = 1 << 20  # signs in a header that begin a value, or look so: these take memory
@@ -111,7 +111,7 @@ class RuntimeModel:
         named = zip(codebook_names(self._sizes), how, strict=True)
         self._words = [_Words(tensors[name], one) for name, one in named if name in tensors]
         self._heads = {n: (tensors[f"head_{n}_coef"], tensors[f"head_{n}_intercept"]) for n in header["heads"]}
-        self._weights, self._tables, self._hashes = map(tensors.get, ("word_weights", "tables", "word_hashes"))
+        self._weights, self._hashes = map(tensors.get, ("word_weights", "word_hashes"))
         self._shift, self._most = tensors.get("column_shift"), header["flattened"] or self._d
         self._flat = "groups" in tensors and header["flattened"] is None
         self._names: Any = (tensors["names"], tensors["name_offsets"]) if "names" in tensors else None
@@ -119,8 +119,6 @@ class RuntimeModel:
         _check(rise, "the offsets of its names do not rise from 0 to the number of their bytes.")
         sound = header["items"] != "texts" or _is_tokenizer(header["tokenizer"])
         _check(sound, f"its tokenizer cannot be {header['tokenizer']!r:.200}.")
-        known = self._tables is None or np.all((self._tables >= 0) & (self._tables < self.n_groups))
-        _check(known, "its tables have groups that do not exist.")
         check_sizes(tensors)
         _check(self._weights is None or np.all(self._weights >= 0), "its word weights must not be negative.")
         s, t, level = *self._merges.T, np.arange(len(self._merges))
@@ -136,14 +134,12 @@ class RuntimeModel:
         _check(n == self.n_groups or not self._flat, f"This model is compact: it always has {self.n_groups} groups.")
         _check(_is_count(n, least, self._most), f"This model can be cut at {least} to {self._most} groups, got {n!r}.")
         other = copy.copy(self)
-        if self._tables is not None and n != self.n_groups:
-            other._tables, other._heads = None, {k: head for k, head in self._heads.items() if k != self.n_groups}
         other.n_groups = n
         other._look_up()
         return other
 
     def _look_up(self) -> None:
-        """Build the lookup tables from words, in every cell, to features."""
+        """Build the lookup table from words, in every cell, to features."""
         root, done = np.arange(self._d), self._merges[: self._d - self.n_groups]
         root[done[:, 1]] = done[:, 0]
         while not np.array_equal(root[root], root):
@@ -151,11 +147,10 @@ class RuntimeModel:
         groups = (np.cumsum(root == np.arange(self._d)) - 1)[root]
         cells = np.arange(sum(a * b for a, b in self.header["pyramid"]))[:, np.newaxis]
         self._n_columns, self._n_features = len(cells) * self._d, len(cells) * self.n_groups
-        self._lookups = []  # for each table: order of columns by feature, features that occur, where they start
-        for table in [groups] if self._tables is None else self._tables:
-            columns = (cells * self.n_groups + table).ravel()
-            order = np.argsort(columns, kind="stable")
-            self._lookups.append((order, *np.unique(columns[order], return_index=True)))
+        columns = (cells * self.n_groups + groups).ravel()
+        order = np.argsort(columns, kind="stable")
+        # order of columns by feature, features that occur, where they start
+        self._lookup = order, *np.unique(columns[order], return_index=True)
 
     def transform(self, descriptors: Any, positions: Any = None) -> np.ndarray:
         """Turn the descriptors of an image or video into features.
@@ -341,8 +336,8 @@ class RuntimeModel:
                 own = vocabulary_of == number
                 rows[:, own] = self._normalized(rows[:, own], [self.header["norm"]])
         groups = np.zeros((len(rows), self._n_features))
-        for order, features, starts in self._lookups:
-            groups[:, features] += np.add.reduceat(rows[:, order], starts, axis=1)
+        order, features, starts = self._lookup
+        groups[:, features] = np.add.reduceat(rows[:, order], starts, axis=1)
         return self._normalized(groups, self.header["normalize"]).astype(np.float32)
 
     @staticmethod
@@ -529,6 +524,7 @@ def read_model_file(source: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]
     try:
         if not isinstance(source, (str, os.PathLike)):
             return _parse(np.frombuffer(source, np.uint8))
+        _check(not os.path.isdir(source), "it is a folder. Give the name of a file.")
         _check(os.path.isfile(source) and os.path.getsize(source) > 0, "there is no such file, or it is empty.")
         return _parse(np.memmap(source, np.uint8, "r").view(np.ndarray))
     except ModelFileError as error:
@@ -679,8 +675,6 @@ def _check_layout(header: dict[str, Any], forms: dict[str, tuple[str, tuple[int,
     optional["item_hashes"] = "<i8", (lengths.get("item_hashes", 0),)
     if header["items"] == "table":
         optional["column_shift"] = "<f8", (d,)
-    n_tables = (*forms.get("tables", ("", ()))[1], 0)[0]
-    optional["tables"] = wanted.get("groups", ["<i4"])[0], (min(max(n_tables, 2), MOST_TABLES), d)
     if header["items"] == "texts" and "names" not in forms and "hashes" in forms:
         wanted |= {"hashes": ("<u2", (d,)), "hash_starts": ("<i4", ((1 << HASH_BITS - LOW_BITS) + 1,))}
     optional |= {name: form for name, form in forms.items() if name.startswith(UNUSED)}

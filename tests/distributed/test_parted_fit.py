@@ -134,10 +134,6 @@ def test_criteria_that_need_items_use_some(sources):
     found = run_fit(sources["texts"], chosen, client=LocalExecutor())
     assert found.model.hierarchy.criterion == "lpp"
     assert any("lpp compares items with each other" in note for note in found.notes)
-    tables = run_fit(
-        sources["texts"], chosen.with_changes(criterion="auto", n_tables=2, n_groups=6), client=LocalExecutor()
-    )
-    assert any("Groups of 2 tables were learned from the" in note for note in tables.notes)
 
 
 @pytest.mark.parametrize("criterion", ["nda", "mfa", "lde", "lpp"])

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from bagwise import Model
 from bagwise.errors import BagwiseError
 from bagwise.explorer import Workspace, open_workspace, pages
 from bagwise.explorer.app import make_app
@@ -308,20 +307,13 @@ def test_what_does_not_exist_is_named(tmp_path):
     assert "does not exist. Create a model with" in bagwise("explore", tmp_path / "nothing.bagwise", code=1)
 
 
-@pytest.mark.parametrize("kind", ["trimmed", "compact", "tables"])
+@pytest.mark.parametrize("kind", ["trimmed", "compact"])
 def test_models_with_fewer_cuts_show_those(space, kind):
     model = space.model
-    if kind == "tables":
-        given = {field.name: getattr(model, field.name) for field in dataclasses.fields(model) if field.init}
-        tables = np.stack([model.lookup, model.lookup + model.n_groups])
-        shown = Workspace(
-            Model(**given | {"tables": tables, "n_groups": 2 * model.n_groups, "heads": {}, "calibration": {}})
-        )
-    else:
-        shown = Workspace(model.trim() if kind == "trimmed" else model.compact())
+    shown = Workspace(model.trim() if kind == "trimmed" else model.compact())
     told, tree = pages.overview.overview(shown, None), pages.groups.hierarchy(shown)
     n = shown.model.n_groups
-    sizes = {"trimmed": (1, n), "compact": (n, n), "tables": (1, model.hierarchy.n_words)}[kind]
+    sizes = {"trimmed": (1, n), "compact": (n, n)}[kind]
     assert (told["least_groups"], told["most_groups"]) == sizes
     for size in sizes:
         assert pages.overview.overview(shown, size)["n_groups"] == size
@@ -330,12 +322,11 @@ def test_models_with_fewer_cuts_show_those(space, kind):
     assert [row["n_groups"] for row in tree["rows"]][-1] == sizes[1]
     for row in tree["rows"]:
         cut = shown.model.cut(row["n_groups"])
-        assert cut.tables is None
         described = cut.describe_groups()
         assert row["names"] == [described[k].title for k in row["groups"]]
     first, second = (int(k) for k in np.flatnonzero(shown.model.hierarchy.cut(n) == 0)[:2])
-    if kind != "tables":  # how words of a group were merged is not known
-        assert pages.groups.joined(shown, first, second)["n_groups"] == n
+    # how words of a group were merged is not known
+    assert pages.groups.joined(shown, first, second)["n_groups"] == n
 
 
 @pytest.mark.parametrize("text", ["9" * 5000, "\u0663", "3"])

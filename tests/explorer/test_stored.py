@@ -85,18 +85,14 @@ def test_items_whose_source_is_gone_are_listed(tmp_path, explored):
     assert len(pages.search.similar(space, None, 0, pages.search.SearchQuery(4))["hits"]) == 4
 
 
-@pytest.mark.parametrize("modality", ["images", "pyramid", "two", "table", "tables"])
+@pytest.mark.parametrize("modality", ["images", "pyramid", "two", "table"])
 def test_other_items_are_shown_as_from_their_source(tmp_path, modality):
     if modality == "table":
         source = write_table(tmp_path / "table.csv")
         options = FitOptions(n_groups=4, folds=2)
     else:
         source = write_image_folder(tmp_path / "images", n_each=4, side=40, color=True)
-        more = {
-            "pyramid": {"pyramid": 5},
-            "two": {"descriptor": "sift+color"},
-            "tables": {"n_tables": 2, "criterion": "classifier"},
-        }
+        more = {"pyramid": {"pyramid": 5}, "two": {"descriptor": "sift+color"}}
         options = FitOptions(n_words=20, n_groups=5, folds=2, **more.get(modality, {}))
     fit = run_fit(source, options)
     path = index_of_fit(fit, None, source, options).save(tmp_path / "one.index")

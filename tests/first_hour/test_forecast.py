@@ -69,9 +69,7 @@ def test_a_plan_without_cross_validation_chooses_no_groups_by_it(tmp_path):
     assert "Groups: chosen by cross-validation." in shown
 
 
-@pytest.mark.parametrize(
-    "options", [{"n_groups": 3}, {"n_tables": 2, "n_groups": 4}, {"criterion": "csm"}, {"folds": 0}]
-)
+@pytest.mark.parametrize("options", [{"n_groups": 3}, {"criterion": "csm"}, {"folds": 0}])
 def test_plans_of_other_options(options, tmp_path):
     source = write_records(tmp_path / "texts.csv")
     plan = plan_fit(source, **options)

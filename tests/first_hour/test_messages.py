@@ -83,7 +83,7 @@ READING += [
 READING += [("labels", "nix.csv"), ("modality", "nix"), ("modality", "videos")]
 OTHERS = [("on-error", "nix"), ("memory-limit", "nix"), ("words", 1), ("groups", 0), ("folds", 1), ("pyramid", 7)]
 OTHERS += [("descriptor", "nix"), ("criterion", "nix"), ("root", "nix"), ("stop-words", "nix"), ("jobs", 0), ("C", 0)]
-OTHERS += [("tables", 99), ("max-side", 1), ("cache", "@file"), ("groups", 100000), ("seed", -1)]
+OTHERS += [("max-side", 1), ("cache", "@file"), ("groups", 100000), ("seed", -1)]
 SOURCES = ["texts", "images", "records.csv", "table.csv", "texts.zip"]
 WRONG = [
     *(("fit", f"@{source}", f"--{option}", value) for source in SOURCES for option, value in READING),
@@ -91,7 +91,6 @@ WRONG = [
     ("fit", "@images", "--words", 9999),
     ("fit", "@images", "--ngrams", 2),
     ("fit", "@texts", "--pyramid", 5),
-    ("fit", "@texts", "--tables", 2, "--criterion", "aib"),
     *(("fit", f"@{source}") for source in (
         "mixed", "latin.csv", "latin", "named.csv", "two.csv", "gap.csv", "noheader.csv", "empty", "file",
         "arrays.npz", "bomb.npz", "nothing",

@@ -1,4 +1,4 @@
-"""CompactClassifier, compress and tables of groups."""
+"""CompactClassifier and compress."""
 
 import pickle
 
@@ -17,9 +17,9 @@ from sklearn.svm import LinearSVC
 
 from bagwise import BagwiseError, CompactClassifier, compress, merge_words
 from bagwise.criteria import ClassifierLoss
+from bagwise.merging.compact import alike_weights
 from bagwise.merging.engine import merge_scoring
 from bagwise.merging.scoring import WeightLoss
-from bagwise.merging.tables import split_weights, table_sizes
 from bagwise.merging.teacher import Teacher, group_weights, mean_weights
 from helpers import topic_counts
 
@@ -42,20 +42,19 @@ def case(request):
 class TestCompactClassifier:
     def test_all_words_give_the_teacher(self, case):
         X, y = case
-        for n_tables in (1, 3):
-            compact = CompactClassifier(n_groups=60, n_tables=n_tables).fit(X, y)
-            svm = LinearSVC(random_state=0).fit(X, y)
-            np.testing.assert_allclose(compact.decision_function(X), svm.decision_function(X), rtol=1e-12, atol=1e-12)
-            np.testing.assert_array_equal(compact.predict(X), svm.predict(X))
-            np.testing.assert_array_equal(compact.estimator_.coef_, svm.coef_)
-            assert compact.path_.agreement[-1] == 1.0
+        compact = CompactClassifier(n_groups=60).fit(X, y)
+        svm = LinearSVC(random_state=0).fit(X, y)
+        np.testing.assert_allclose(compact.decision_function(X), svm.decision_function(X), rtol=1e-12, atol=1e-12)
+        np.testing.assert_array_equal(compact.predict(X), svm.predict(X))
+        np.testing.assert_array_equal(compact.estimator_.coef_, svm.coef_)
+        assert compact.path_.agreement[-1] == 1.0
 
     def test_it_is_the_criterion_and_the_function(self, case):
         X, y = case
         compact = CompactClassifier(LogisticRegression(), n_groups=7).fit(X, y)
         assert compact.hierarchy_ == merge_words(X, y, criterion=ClassifierLoss(LogisticRegression()))
         teacher = Teacher.of(LogisticRegression().fit(X, y), X)
-        labels = split_weights(teacher.mass, teacher.coef.T, [7])[0][0]
+        labels = alike_weights(teacher.mass, teacher.coef.T, 7)
         np.testing.assert_array_equal(compact.labels_, labels)
         start, _ = mean_weights(teacher, compact.labels_, 7)
         coef, intercept = group_weights(compact.transform(X), teacher.scores(X), start)
@@ -64,28 +63,26 @@ class TestCompactClassifier:
         means = CompactClassifier(LogisticRegression(), n_groups=7, weights="mean").fit(X, y)
         np.testing.assert_array_equal(means.coef_, start)
 
-    @pytest.mark.parametrize("n_tables", [1, 2])
     @pytest.mark.parametrize("weights", ["scores", "mean"])
-    def test_a_cut_is_fitting_with_that_size(self, case, n_tables, weights):
+    def test_a_cut_is_fitting_with_that_size(self, case, weights):
         X, y = case
-        one = CompactClassifier(n_groups=20, n_tables=n_tables, weights=weights).fit(X, y)
+        one = CompactClassifier(n_groups=20, weights=weights).fit(X, y)
         before = one.coef_.copy()
         for n in (1, 5, 33, 60, 100):
-            fitted, cut = CompactClassifier(n_groups=n, n_tables=n_tables, weights=weights).fit(X, y), one.cut(n)
+            fitted, cut = CompactClassifier(n_groups=n, weights=weights).fit(X, y), one.cut(n)
             assert cut.n_groups == n
-            np.testing.assert_array_equal(cut.tables_, fitted.tables_)
+            np.testing.assert_array_equal(cut.labels_, fitted.labels_)
             np.testing.assert_array_equal(cut.coef_, fitted.coef_)
             np.testing.assert_array_equal(cut.intercept_, fitted.intercept_)
             np.testing.assert_array_equal(cut.predict(X), fitted.predict(X))
         np.testing.assert_array_equal(one.coef_, before)
 
-    @pytest.mark.parametrize("n_tables", [1, 2])
-    def test_sparse_equals_dense(self, case, n_tables):
+    def test_sparse_equals_dense(self, case):
         X, y = case
         estimator = RidgeClassifier(solver="sparse_cg", tol=1e-12)
-        fits = [CompactClassifier(estimator, n_groups=8, n_tables=n_tables).fit(form(X), y) for form in FORMS]
+        fits = [CompactClassifier(estimator, n_groups=8).fit(form(X), y) for form in FORMS]
         for fitted, form in zip(fits, FORMS, strict=True):
-            np.testing.assert_array_equal(fitted.tables_, fits[0].tables_)
+            np.testing.assert_array_equal(fitted.labels_, fits[0].labels_)
             np.testing.assert_allclose(fitted.coef_, fits[0].coef_, rtol=1e-6, atol=1e-9)
             Z = fitted.transform(form(X))
             assert type(Z) is type(form(X))
@@ -94,14 +91,12 @@ class TestCompactClassifier:
 
     def test_scores_are_weights_times_group_sums(self, case):
         X, y = case
-        for n_tables in (1, 3):
-            compact = CompactClassifier(n_groups=10, n_tables=n_tables).fit(X, y)
-            scores = compact.transform(X) @ compact.coef_.T + compact.intercept_
-            np.testing.assert_allclose(compact.decision_function(X).reshape(scores.shape), scores)
-            sums = np.stack([X[:, words].sum(axis=1) for words in compact.groups_], axis=1)
-            np.testing.assert_allclose(compact.transform(X), sums)
-            assert len(compact.get_feature_names_out()) == 10
-            assert len(set(compact.get_feature_names_out())) == 10
+        compact = CompactClassifier(n_groups=10).fit(X, y)
+        scores = compact.transform(X) @ compact.coef_.T + compact.intercept_
+        np.testing.assert_allclose(compact.decision_function(X).reshape(scores.shape), scores)
+        sums = np.stack([X[:, words].sum(axis=1) for words in compact.groups_], axis=1)
+        np.testing.assert_allclose(compact.transform(X), sums)
+        assert len(set(compact.get_feature_names_out())) == len(compact.get_feature_names_out()) == 10
 
     def test_fitting_to_scores_follows_the_teacher_more_closely(self):
         X, y = texts_of_classes(4, n=300)
@@ -151,8 +146,6 @@ class TestCompactClassifier:
         start, _ = mean_weights(teacher, cut.labels_, 300)
         expected = group_weights(cut.transform(X), teacher.scores(X), start)
         np.testing.assert_allclose(cut.coef_, expected[0], rtol=1e-6, atol=1e-9)
-        with pytest.raises(BagwiseError, match="several tables have at most 1000 groups together"):
-            CompactClassifier(n_groups=1200, n_tables=2).fit(X, y)
 
     def test_save_and_load(self, case):
         X, y = case
@@ -168,8 +161,6 @@ class TestCompactClassifier:
         compact = CompactClassifier(n_groups=5).fit(frame, y)
         first = compact.groups_[0][np.argmax(compact.teacher_.mass[compact.groups_[0]])]
         assert compact.get_feature_names_out()[0].startswith(f"word{first}+")
-        two = CompactClassifier(n_groups=5, n_tables=2).fit(frame, y)
-        assert [name.startswith("2:") for name in two.get_feature_names_out()] == [False] * 3 + [True] * 2
 
     @pytest.mark.parametrize(
         ("estimator", "message"),
@@ -200,47 +191,14 @@ class TestCompactClassifier:
 FORMS = (np.asarray, sp.csr_array, sp.csr_matrix)
 
 
-class TestTables:
-    def test_sizes(self):
-        assert table_sizes(7, 3) == [3, 2, 2]
-
-    def loss(self, mass, weights, labels, values):
-        sums = sum(value[label] for value, label in zip(values, labels, strict=True))
-        return float(mass @ ((weights - sums) ** 2).sum(axis=1))
-
-    def test_more_tables_fit_weights_in_several_dimensions_better(self):
-        rng = np.random.default_rng(0)
-        mass, weights = rng.gamma(1.0, size=300), rng.normal(size=(300, 8))
-        losses = [self.loss(mass, weights, *split_weights(mass, weights, table_sizes(24, q))) for q in (1, 2, 4)]
-        assert losses[0] > losses[1] > losses[2]
-
-    def test_one_table_is_the_hierarchy_improved(self):
-        rng = np.random.default_rng(0)
-        mass, weights = rng.gamma(1.0, size=200), rng.normal(size=(200, 3))
-        ours = split_weights(mass, weights, [12])
-        hierarchy = merge_scoring(WeightLoss(mass, weights), "classifier")
-        assert self.loss(mass, weights, *ours) <= -hierarchy.scores[200 - 12 - 1]
-        assert np.unique(ours[0][0]).tolist() == list(range(12))
-
-    def test_later_tables_are_centred(self):
-        rng = np.random.default_rng(0)
-        mass, weights = rng.gamma(1.0, size=100), rng.normal(size=(100, 3)) + 5
-        labels, values = split_weights(mass, weights, [6, 5, 4])
-        for label, value in zip(labels[1:], values[1:], strict=True):
-            np.testing.assert_allclose(mass @ value[label], 0.0, atol=1e-9)
-        assert [len(np.unique(label)) for label in labels] == [6, 5, 4]
-
-    def test_auto_takes_the_number_that_loses_least(self):
-        X, y = texts_of_classes(6, n=300)
-        auto = CompactClassifier(n_groups=12, n_tables="auto").fit(X, y)
-        losses = [
-            CompactClassifier(n_groups=12, n_tables=q).fit(X, y).path(X, sizes=[12]).losses[0] for q in (1, 2, 3, 4)
-        ]
-        assert min(losses) > 0.01
-        assert auto.n_tables_ == 1 + int(np.argmin(losses)) > 1
-        assert auto.cut(59).n_tables_ == 1  # little is lost by one table
-        assert auto.cut(59).path(X, sizes=[59]).losses[0] < 0.01
-        assert auto.cut(12).n_tables_ == auto.n_tables_
+def test_words_of_like_weights_are_the_hierarchy_improved():
+    rng = np.random.default_rng(0)
+    mass, weights = rng.gamma(1.0, size=200), rng.normal(size=(200, 3))
+    labels = alike_weights(mass, weights, 12)
+    means = np.stack([np.average(weights[labels == k], axis=0, weights=mass[labels == k]) for k in range(12)])
+    hierarchy = merge_scoring(WeightLoss(mass, weights), "classifier")
+    assert mass @ ((weights - means[labels]) ** 2).sum(axis=1) <= -hierarchy.scores[200 - 12 - 1]
+    assert np.unique(labels).tolist() == list(range(12))
 
 
 TEXTS = ["cats purr and meow", "a cat may purr", "dogs bark", "the dog will bark", "the cats meow", "a dog barks"] * 3

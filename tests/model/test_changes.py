@@ -17,7 +17,6 @@ CASES = {
     "pyramid": (MADE["weighted images"], IMAGES),
     "vocabularies": (lambda: two_vocabularies(5), COLOURED),
     "texts": (MADE["weighted texts"], TEXTS),
-    "tables": (MADE["tables"], TEXTS),
     "compact texts": (MADE["compact texts"], TEXTS),
     "measurements": (MADE["measurements"], np.random.default_rng(2).normal(0, 80, (4, 6))),
 }
@@ -26,8 +25,7 @@ CASES = {
 def without(model, row, numbers, by):
     """Predict the class of a histogram without some words or groups."""
     row, d = np.array(row, dtype=np.float64), model.hierarchy.n_words
-    tables = np.atleast_2d(model.lookup)
-    words = np.array(numbers, np.intp) if by == "words" else np.flatnonzero(np.isin(tables, numbers).any(axis=0))
+    words = np.array(numbers, np.intp) if by == "words" else np.flatnonzero(np.isin(model.lookup, numbers))
     for cell in range(model.n_cells):
         row[cell * d + words] = 0 if model.column_shift is None else model.column_shift[words]
     return model.predict(row[np.newaxis])[0]

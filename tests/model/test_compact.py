@@ -155,19 +155,6 @@ def test_other_models_keep_their_features(kind, tmp_path):
     np.testing.assert_allclose(read.transform_counts(histograms), model.group(histograms), atol=1e-6)
 
 
-def test_several_tables_stay(tmp_path):
-    model = text_model(WORDS[:500], path=None)
-    random = np.random.default_rng(0)
-    tables = np.stack([random.integers(0, 25, 500), random.integers(25, 40, 500)])
-    model = dataclasses.replace(model, tables=tables, word_weights=None)
-    small = Model.load(model.compact().save(tmp_path / "small.bagwise"))
-    texts = some_texts(WORDS[:500])
-    np.testing.assert_allclose(small.decision_function(texts), model.decision_function(texts), rtol=1e-5, atol=1e-6)
-    read = runtime.load(tmp_path / "small.bagwise")
-    np.testing.assert_allclose(read.transform_texts(texts), model.transform(texts).toarray(), atol=1e-6)
-    assert (tmp_path / "small.bagwise").stat().st_size < 5 * 500 + 4000
-
-
 def test_a_compact_model_has_one_cut(tmp_path):
     model = text_model(WORDS[:500])
     small = model.compact()

@@ -37,7 +37,6 @@ CASES = {
     "vocabularies, pyramid": (lambda: two_vocabularies(5), COLOURED),
     "texts": (MADE["texts"], TEXTS),
     "weighted texts": (MADE["weighted texts"], TEXTS),
-    "tables": (MADE["tables"], TEXTS),
     "compact texts": (MADE["compact texts"], TEXTS),
     "measurements": (MADE["measurements"], ROWS),
     "values of both signs": (measured_model, ROWS),

@@ -14,7 +14,7 @@ from bagwise.model import Head, files
 from bagwise.model.compact import encoded_rows
 from model_cases import MADE, TEXTS, refused, two_vocabularies
 
-KINDS = ["images", "weighted texts", "tables", "measurements", "two vocabularies", "edited"]
+KINDS = ["images", "weighted texts", "measurements", "two vocabularies", "edited"]
 
 
 @given(arrays(np.float32, (3, 5), elements=st.floats(-(2.0**40), 2.0**40, width=32)))

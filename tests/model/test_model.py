@@ -439,33 +439,3 @@ def test_roots_before_merging_are_hellinger_normalised():
 def test_weights_that_cannot_be_are_refused(changes, message):
     with pytest.raises(BagwiseError, match=message):
         dataclasses.replace(MADE["texts"](), **changes)
-
-
-def test_features_of_tables_are_sums_over_the_groups_of_each():
-    model = MADE["tables"]()
-    counts = np.random.default_rng(0).integers(0, 4, (6, 8)).astype(float)
-    weighted = model.weighting.apply(counts)
-    expected = np.stack([weighted[:, words].sum(axis=1) for words in model.groups()], axis=1)
-    np.testing.assert_allclose(model.transform(counts), expected, atol=1e-6)
-    np.testing.assert_allclose(model.transform(sp.csr_array(counts)).toarray(), expected, atol=1e-6)
-    assert [len(words) for words in model.groups()] == [4, 4, 3, 2, 3]
-    assert model.feature_names().shape == (5,)
-    alone = dataclasses.replace(model, heads={5: model.head})
-    with pytest.raises(BagwiseError, match="no classifier for 4 groups"):
-        alone.cut(4).predict(counts)
-
-
-@pytest.mark.parametrize(
-    ("tables", "message"),
-    [
-        ([[0] * 8], "2 to 16 rows of integers"),
-        ([[0] * 7, [1] * 7], "one for each of 8 words"),
-        ([[0] * 8, [3] * 8], "from 0 to 2"),
-        ([[0] * 8, [-1] * 8], "from 0 to 2"),
-        ([[0.0] * 8, [1.0] * 8], "integers"),
-        ([[0] * 8, [0] * 7 + [1]], "belong to one table"),
-    ],
-)
-def test_tables_that_cannot_be_are_refused(tables, message):
-    with pytest.raises(BagwiseError, match=message):
-        dataclasses.replace(MADE["texts"](), tables=tables)

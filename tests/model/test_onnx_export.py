@@ -60,7 +60,7 @@ def test_one_image_a_run(pyramid, normalize, term, tmp_path):
 
 
 @pytest.mark.parametrize("normalize", [("l1", "power"), ("power", "l2")])
-@pytest.mark.parametrize("name", ["texts", "weighted texts", "tables"])
+@pytest.mark.parametrize("name", ["texts", "weighted texts"])
 def test_counts_many_rows_a_run(name, normalize, tmp_path):
     model = dataclasses.replace(MADE[name](), normalize=normalize)
     session = opened(model, tmp_path)
@@ -140,7 +140,7 @@ def test_columns_of_measurements_are_shifted(tmp_path):
     np.testing.assert_allclose(ours.transform_counts((words, X[0])), model.transform(X)[0], rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["weighted texts", "tables", "images"])
+@pytest.mark.parametrize("name", ["weighted texts", "images"])
 def test_all_constants_are_used(name, tmp_path):
     graph = onnx.load(export_onnx(MADE[name](), tmp_path / "model.onnx")).graph
     assert {constant.name for constant in graph.initializer} == {

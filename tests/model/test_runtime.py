@@ -103,7 +103,7 @@ def test_blocks_do_not_matter(tmp_path):
     np.testing.assert_allclose(ours.transform(*as_lists(bags)), model.transform(bags).toarray(), atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["texts", "weighted texts", "tables"])
+@pytest.mark.parametrize("name", ["texts", "weighted texts"])
 @given(seed=st.integers(0, 2**32 - 1))
 def test_counts_are_taken_dense_or_by_index(tmp_path_factory, name, seed):
     model, random = MADE[name](), np.random.default_rng(seed)
@@ -201,19 +201,3 @@ def test_a_hierarchy_that_stops_early_is_cut_there(tmp_path):
     with pytest.raises(ModelFileError, match="cut at 3 to 5"):
         ours.cut(2)
     assert sp.issparse(model.transform(sp.csr_array(counts)))
-
-
-def test_another_size_than_that_of_the_tables_is_a_cut(tmp_path):
-    model = MADE["tables"]()
-    counts = np.random.default_rng(0).integers(0, 4, (6, 8))
-    ours = saved(model, tmp_path)
-    for n in (1, 3, 8):
-        cut = model.cut(n)
-        assert cut.tables is None
-        np.testing.assert_array_equal(cut.lookup, model.hierarchy.cut(n))
-        np.testing.assert_allclose(ours.cut(n).transform_counts(counts), cut.transform(counts), atol=1e-6)
-    assert model.cut(5) == model
-    assert list(model.cut(3).heads) == [3]  # the head of 5 groups is that of the tables
-    np.testing.assert_array_equal(ours.cut(3).predict_counts(counts), model.cut(3).predict(counts))
-    with pytest.raises(runtime.ModelFileError, match=r"No classifier for 5 groups, only for \[3\]"):
-        ours.cut(3).cut(5).predict_counts(counts)

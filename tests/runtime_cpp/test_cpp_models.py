@@ -148,7 +148,7 @@ def test_characters_are_split_and_lowered_as_in_python(cpp, tmp_path):
     np.testing.assert_array_equal([ours.features(text) for text in texts], dense(model.transform(texts)))
 
 
-@pytest.mark.parametrize("name", ["texts", "weighted texts", "tables", "compact texts", "edited", "odd"])
+@pytest.mark.parametrize("name", ["texts", "weighted texts", "compact texts", "edited", "odd"])
 def test_other_models_of_texts(cpp, name, tmp_path):
     model = MADE[name]()
     ours = as_cpp(cpp, model, tmp_path)

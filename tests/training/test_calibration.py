@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
 from bagwise import BagwiseError, Model, runtime
-from bagwise.model import Head
 from bagwise.model.parts import softmax
 from bagwise.sources import TableCollection
 from bagwise.training import fit_model
@@ -81,7 +80,7 @@ def test_many_items_are_sampled():
     assert found[5] == pytest.approx(2 * found[10], rel=1e-5)
 
 
-@pytest.mark.parametrize("options", [{}, {"criterion": "aib"}, {"n_tables": 2}])
+@pytest.mark.parametrize("options", [{}, {"criterion": "aib"}])
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_probabilities_are_calibrated(options, n_classes, tmp_path):
     random = np.random.default_rng(1)
@@ -121,10 +120,3 @@ def test_without_cross_validation_there_are_none(tmp_path):
 def test_wrong_calibration(wrong):
     with pytest.raises(BagwiseError, match="calibration"):
         dataclasses.replace(MADE["images"](), calibration=wrong)
-
-
-def test_a_cut_without_tables_has_other_probabilities():
-    model = MADE["tables"]()
-    both = dataclasses.replace(model, calibration={3: 1.0, 5: 2.0})
-    assert both.cut(3).calibration == {3: 1.0}
-    assert isinstance(both.cut(3).heads[3], Head)

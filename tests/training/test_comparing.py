@@ -124,8 +124,6 @@ def test_words_of_images_are_the_same_if_their_codebooks_are():
 
 def test_what_cannot_be_compared_is_named():
     first, second = pair_of_models()
-    with pytest.raises(BagwiseError, match="several tables"):
-        overlap_of_groups(MADE["tables"](), first)
     with pytest.raises(BagwiseError, match="one is of texts, one of images"):
         overlap_of_groups(first, MADE["images"]())
     strange = Model(modality="texts", hierarchy=Hierarchy(1, [], []), n_groups=1, word_names=["zebra"])

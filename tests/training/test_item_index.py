@@ -460,7 +460,7 @@ def test_groups_of_any_cut_are_compared_from_the_words_of_an_index(known, metric
 
 
 @pytest.mark.parametrize("n", [1, 2, 9, 30, N_WORDS])
-@pytest.mark.parametrize("kind", ["counts", "texts", "tables"])
+@pytest.mark.parametrize("kind", ["counts", "texts"])
 def test_features_of_a_cut_are_those_of_the_model(known, kind, n):
     model, X, codes = known
     X = X * (np.random.default_rng(0).random(X.shape) < 0.2)  # sparse enough for inverted lists
@@ -469,11 +469,8 @@ def test_features_of_a_cut_are_those_of_the_model(known, kind, n):
         weights = np.random.default_rng(1).random(N_WORDS) + 0.5
         changes = {"term": "log", "norm": "l2", "normalize": (), "word_weights": weights}
         model = Model(**given | {"modality": "texts", "word_names": [f"w{k}" for k in range(N_WORDS)]} | changes)
-    if kind == "tables":
-        tables = np.stack([model.hierarchy.cut(4), 4 + model.hierarchy.cut(7)])
-        model = Model(**given | {"tables": tables, "n_groups": 11, "heads": {}, "calibration": {}, "path": None})
     index = ItemIndex.build(model, collection(X, codes), sp.csr_array(X), by="words")
     assert all(isinstance(block, InvertedBlock) for block in index.index.blocks())
-    cut = model if kind == "tables" else model.cut(n)
+    cut = model.cut(n)
     features = IndexedWords.of(index).features(cut)
     np.testing.assert_allclose(features.toarray(), cut.group(sp.csr_array(X)).toarray(), atol=2e-6)

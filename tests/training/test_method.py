@@ -8,14 +8,13 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
-from bagwise import BagwiseError, CompactClassifier, Hierarchy, Model, merge_words, runtime
+from bagwise import BagwiseError, Hierarchy, Model, merge_words, runtime
 from bagwise.codebooks.normalizing import WordWeighting, normalize_rows
 from bagwise.criteria import Clusters
 from bagwise.errors import OptionError
 from bagwise.merging.pooling import pool
 from bagwise.merging.teacher import Teacher, group_weights, mean_weights
 from bagwise.training import FitOptions, fit_model, run_fit
-from bagwise.training.fit import FittedModel
 from bagwise.training.method import (
     FollowedPath,
     choose_method,
@@ -187,54 +186,3 @@ def test_classifiers_are_followed_only_where_there_are_classes(tmp_path):
     path.write_text("text\n" + "\n".join(["a cat", "the dog", "one cat", "one dog"]))
     with pytest.raises(BagwiseError, match="'classifier' needs at least two classes"):
         fit_model(path, criterion="classifier")
-
-
-@pytest.mark.parametrize("n_groups", [9, "auto"])
-def test_several_tables_are_those_of_a_compact_classifier(n_groups, tmp_path):
-    source = write_image_folder(tmp_path / "stripes", n_each=6)
-    options = {"descriptor": "patches", "n_words": 12, "folds": 2, "n_jobs": 1}
-    fit = run_fit(source, FitOptions(**options, n_groups=n_groups, n_tables=3))
-    model = fit.model
-    assert model.lookup.shape == (3, 12)
-    assert list(model.heads) == [model.n_groups]
-    weighted = normalize_rows(fit.data.histograms.astype(float))
-    compact = CompactClassifier(LinearSVC(random_state=0, max_iter=3000), n_groups=model.n_groups, n_tables=3).fit(
-        weighted, fit.codes
-    )
-    np.testing.assert_array_equal(compact.tables_, model.tables)
-    np.testing.assert_allclose(
-        model.group(fit.data.histograms).toarray(), compact.transform(weighted).toarray(), atol=1e-6
-    )
-    predicted = np.array(model.classes)[compact.predict(weighted)]
-    np.testing.assert_array_equal(model.predict(fit.data.histograms), predicted)
-    loaded = Model.load(model.save(tmp_path / "m.bagwise"))
-    assert loaded == model
-    counts = fit.data.histograms.toarray()
-    np.testing.assert_array_equal(runtime.load(tmp_path / "m.bagwise").predict_counts(counts), predicted)
-    report = FittedModel.of(fit).report(tmp_path / "page.html")
-    assert "3 tables" in report.read_text("utf-8")
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"criterion": "aib"}, "needs classes, the criterion 'classifier' and no pyramid; got aib"),
-        ({"pyramid": 5}, "got a pyramid"),
-        ({"n_groups": 2}, "3 tables have 3 to 12 groups together; got 2"),
-    ],
-)
-def test_tables_that_cannot_be_are_refused(options, message, tmp_path):
-    source = write_image_folder(tmp_path / "stripes")
-    with pytest.raises(OptionError, match=message):
-        fit_model(source, descriptor="patches", n_words=12, n_tables=3, folds=0, **options)
-
-
-@pytest.mark.parametrize("folds", [0, 2])
-def test_tables_of_all_words_are_one(folds, tmp_path):
-    source = write_image_folder(tmp_path / "stripes", n_each=6)
-    options = {"descriptor": "patches", "n_words": 12, "folds": folds, "n_jobs": 1}
-    model = fit_model(source, n_groups=12, n_tables=3, **options)
-    assert model.tables is None
-    assert list(model.heads) == [12]
-    with pytest.raises(OptionError, match="n_tables=3, but there are only 2 words"):
-        fit_model(source, n_tables=3, **(options | {"n_words": 2}))

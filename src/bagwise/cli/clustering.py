@@ -40,7 +40,7 @@ __all__ = ["cluster"]
 
 _LONGEST_NAME, _LONGEST_ID = 44, 32
 _MOST_OTHERS = 3  # other stable numbers of clusters that are named
-_OPTIONS = {name: option for name, option in FIT_OPTIONS.items() if name not in ("C", "folds", "n_tables", "partition")}
+_OPTIONS = {name: option for name, option in FIT_OPTIONS.items() if name not in ("C", "folds", "partition")}
 
 
 @command("Train", _OPTIONS)

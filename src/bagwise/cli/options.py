@@ -159,7 +159,6 @@ FIT_OPTIONS: Options = {
         "Square roots of frequencies: before or after the words of a group are summed.",
         metavar="before|after",
     ),
-    "n_tables": _option(int, _LEARNING, "Groupings at once, for many classes of images. Default: 1.", "--tables"),
     "min_count": _option(int, _LEARNING, "Texts: minimum document frequency of a word. Default: 1."),
     "stop_words": _option(str, _LEARNING, "Texts: english removes English stop words."),
     "ngrams": _option(int, _LEARNING, "Texts: maximum length of n-grams. Default: 1."),

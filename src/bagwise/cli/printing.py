@@ -35,7 +35,6 @@ _UNSAFE = frozenset(["Cc", "Cf", "Cs", "Zl", "Zp"])
 _RENAMED = {
     "n_frames": "frames",
     "n_groups": "groups",
-    "n_tables": "tables",
     "n_words": "words",
     "n_jobs": "jobs",
     "random_state": "seed",

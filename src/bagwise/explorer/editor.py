@@ -197,7 +197,7 @@ class Editor:
         if items is None:
             return "", "No items are shown, so that errors cannot be measured: start the explorer with them."
         learned = self._learned()
-        if learned is not None and model.tables is None and are_training_items(model, items.codes, learned):
+        if learned is not None and are_training_items(model, items.codes, learned):
             return "folds", ""
         if (items.codes >= 0).any():
             return "items", ""

@@ -416,5 +416,5 @@ class _StoredCut(CutItems):
         return np.abs(self.class_weights()).max(axis=0) if self.model.n_groups in self.model.heads else self._spread
 
     def with_group(self, group: int) -> NDArray[np.bool_]:
-        words = np.flatnonzero((np.atleast_2d(self.model.lookup) == group).any(axis=0))
+        words = np.flatnonzero(self.model.lookup == group)
         return self.items._words.items_with(words)

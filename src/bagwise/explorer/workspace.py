@@ -124,9 +124,9 @@ class Cut:
     @cached_property
     def _ordered(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The words of all groups, one group after the other, the most typical first; where each group ends."""
-        tables = np.atleast_2d(self.model.lookup)
-        order = np.lexsort((np.tile(-typicality(self.model), len(tables)), tables.ravel())) % tables.shape[1]
-        return order, np.cumsum(np.bincount(tables.ravel(), minlength=self.model.n_groups))
+        lookup = self.model.lookup
+        order = np.lexsort((-typicality(self.model), lookup))
+        return order, np.cumsum(np.bincount(lookup, minlength=self.model.n_groups))
 
     def words(self, group: int) -> NDArray[np.int64]:
         """Return the words of a group, the most typical first, see `bagwise.model.groups.typicality`."""

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from bagwise._compat import HasMethods, Interval, StrOptions, _check_feature_names_in, _fit_context
 from bagwise._utils.checks import check_integer, reset_fitted
 from bagwise._utils.validation import validate_data
-from bagwise.errors import BagwiseError, argument
+from bagwise.errors import BagwiseError
 from bagwise.merging.criteria.base import class_codes
 from bagwise.merging.display import FittedView
 from bagwise.merging.engine import merge_scoring
@@ -27,18 +27,15 @@ from bagwise.merging.grouping import FLOATS, copy_fitted
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.naming import name_groups
 from bagwise.merging.pooling import pool
+from bagwise.merging.refining import nearest_means
 from bagwise.merging.scoring import WeightLoss
 from bagwise.merging.sizes import path_sizes
-from bagwise.merging.tables import split_weights, table_sizes
 from bagwise.merging.teacher import ScoreMoments, Teacher, answers, mean_weights
 
 __all__ = ["CompactClassifier", "CompactPath", "compress"]
 
 # Weights of up to this many groups are fitted to scores; the sums that this takes are kept, 8 MB.
 MOST_FITTED = 1000
-# "auto" takes no more tables than this many, and none beyond those that lose this fraction of the scores' variance.
-_MOST_TABLES = 4
-_LITTLE_LOSS = 0.01
 # The largest value of X: liblinear, behind LinearSVC, never ends for much larger ones.
 _LARGEST = 1e30
 
@@ -83,13 +80,8 @@ class CompactClassifier(FittedView, ClassifierMixin, TransformerMixin, BaseEstim
         The teacher: any scikit-learn classifier whose scores are ``X @ coef_.T + intercept_``. It is cloned and fitted,
         unless it is inside a `FrozenEstimator`. None: ``LinearSVC(random_state=0)``.
     n_groups : int, default=20
-        Number of groups in all tables together. If there are no more words than that, each is its own group, and the
-        answers are those of the teacher. Take at least the number of classes.
-    n_tables : int or "auto", default=1
-        Number of groupings. With several, each word is in one group of every table, and its weights are the sum of
-        theirs; `n_groups` are divided evenly. Useful for more than two classes, most of all on dense histograms. "auto"
-        takes the first number whose scores on the training data lose less than 1 % of the variance of the teacher's, or
-        else the best number from 1 to 4.
+        Number of groups. If there are no more words than that, each is its own group, and the answers are those of the
+        teacher. Take at least the number of classes.
     weights : {"scores", "mean"}, default="scores"
         Weights of groups: fitted to the teacher's scores by ridge regression, or the means of the weights of their
         words. More than 1000 groups always have the means.
@@ -102,12 +94,8 @@ class CompactClassifier(FittedView, ClassifierMixin, TransformerMixin, BaseEstim
         Its weights, and the mean square of each word.
     hierarchy_ : Hierarchy
         All merges.
-    n_tables_ : int
-        Number of tables in use.
-    tables_ : ndarray of shape (n_tables_, n_features_in_)
-        For each table, the column of `transform` that each word is added to.
     labels_ : ndarray of shape (n_features_in_,)
-        The first table.
+        The column of `transform` that each word is added to.
     coef_ : ndarray of shape (n_classes, n_groups) or (1, n_groups)
     intercept_ : ndarray of shape (n_classes,) or (1,)
     classes_ : ndarray of shape (n_classes,)
@@ -153,16 +141,12 @@ class CompactClassifier(FittedView, ClassifierMixin, TransformerMixin, BaseEstim
     _parameter_constraints: ClassVar[dict] = {
         "estimator": [HasMethods(["fit", "predict"]), None],
         "n_groups": [Interval(Integral, 1, None, closed="left")],
-        "n_tables": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
         "weights": [StrOptions({"scores", "mean"})],
     }
 
-    def __init__(
-        self, estimator: Any = None, *, n_groups: int = 20, n_tables: int | str = 1, weights: str = "scores"
-    ) -> None:
+    def __init__(self, estimator: Any = None, *, n_groups: int = 20, weights: str = "scores") -> None:
         self.estimator = estimator
         self.n_groups = n_groups
-        self.n_tables = n_tables
         self.weights = weights
 
     @_fit_context(prefer_skip_nested_validation=False)
@@ -215,50 +199,19 @@ class CompactClassifier(FittedView, ClassifierMixin, TransformerMixin, BaseEstim
             self.path_ = self._path(X, y)
 
     def _group(self, n_groups: int) -> None:
-        """Set `tables_`, `coef_` and `intercept_` for a number of groups."""
-        n_groups = min(int(n_groups), len(self.teacher_.mass))
-        numbers: list[Any] = [self.n_tables]
-        if self.n_tables == "auto":
-            numbers = [1] if self._moments is None or n_groups > MOST_FITTED else list(range(1, _MOST_TABLES + 1))
-        best = np.inf
-        for n_tables in numbers:
-            found = self._grouping(n_groups, min(n_tables, n_groups))
-            if len(numbers) == 1 or found[-1] < best:
-                (self.tables_, self.coef_, self.intercept_, best), self.n_tables_ = found, len(found[0])
-            if best <= _LITTLE_LOSS:
-                break
-
-    def _grouping(
-        self, n_groups: int, n_tables: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64], float]:
-        """Tables, weights and intercepts, and the loss on the training data where it is known, else NaN."""
+        """Set `labels_`, `coef_` and `intercept_` for a number of groups."""
         teacher, n_words = self.teacher_, len(self.teacher_.mass)
-        n_base = min(n_words, MOST_FITTED)
-        if n_tables > 1 and n_groups > n_base:
-            raise BagwiseError(
-                f"{argument('n_tables', n_tables)} with {argument('n_groups', n_groups)}: several tables have at most "
-                f"{n_base} groups together. Use fewer groups, or {argument('n_tables', 1)}."
-            )
+        n_groups, n_base = min(int(n_groups), n_words), min(n_words, MOST_FITTED)
         base = self.hierarchy_.cut(n_base)
         if n_groups >= n_base:
-            tables = self.hierarchy_.cut(n_groups)[np.newaxis]
+            self.labels_ = self.hierarchy_.cut(n_groups)
         else:
             mass = np.bincount(base, teacher.mass, minlength=n_base).astype(np.float64)
-            sizes = table_sizes(n_groups, n_tables)
-            weights, intercept = mean_weights(teacher, base, n_base)
-            labels, values = split_weights(mass, weights.T, sizes)
-            starts = np.cumsum([0, *sizes[:-1]])
-            tables = np.stack([some[base] + start for some, start in zip(labels, starts, strict=True)])
-            coef = np.concatenate(values).T
-        if len(tables) == 1:
-            coef, intercept = mean_weights(teacher, tables[0], n_groups)
-        if self._moments is None or n_groups > n_base:
-            return tables, coef, intercept, np.nan
-        first = np.unique(base, return_index=True)[1]  # a word of each of the finest groups
-        moments = self._moments.merged(tables[:, first], n_groups)
-        if self.weights == "scores" and n_groups < n_words:
-            coef, intercept = moments.weights(coef)
-        return tables, coef, intercept, moments.loss(coef, intercept)
+            self.labels_ = alike_weights(mass, mean_weights(teacher, base, n_base)[0].T, n_groups)[base]
+        self.coef_, self.intercept_ = mean_weights(teacher, self.labels_, n_groups)
+        if self.weights == "scores" and self._moments is not None and n_groups <= n_base and n_groups < n_words:
+            first = np.unique(base, return_index=True)[1]  # a word of each of the finest groups
+            self.coef_, self.intercept_ = self._moments.merged(self.labels_[first], n_groups).weights(self.coef_)
 
     def cut(self, n_groups: int) -> Self:
         """Return a fitted classifier of another size, without fitting the teacher again.
@@ -266,7 +219,7 @@ class CompactClassifier(FittedView, ClassifierMixin, TransformerMixin, BaseEstim
         Parameters
         ----------
         n_groups : int
-            Number of groups in all tables together.
+            Number of groups.
 
         Returns
         -------
@@ -280,16 +233,10 @@ class CompactClassifier(FittedView, ClassifierMixin, TransformerMixin, BaseEstim
         return other
 
     @property
-    def labels_(self) -> NDArray[np.int64]:
-        """Group of each word in the first table."""
-        check_is_fitted(self, "tables_")
-        return self.tables_[0]
-
-    @property
     def groups_(self) -> list[NDArray[np.int64]]:
         """The words of each group, in the order of the columns of `transform`."""
-        check_is_fitted(self, "tables_")
-        return [np.flatnonzero((self.tables_ == group).any(axis=0)) for group in range(self.coef_.shape[1])]
+        check_is_fitted(self)
+        return [np.flatnonzero(self.labels_ == group) for group in range(self.coef_.shape[1])]
 
     def transform(self, X: Any) -> Any:
         """Add up the words of each group.
@@ -301,14 +248,14 @@ class CompactClassifier(FittedView, ClassifierMixin, TransformerMixin, BaseEstim
         Returns
         -------
         Z : ndarray or CSR matrix of shape (n_samples, n_groups)
-            Sparse if X is. The groups of the first table come first.
+            Sparse if X is.
         """
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=FLOATS)
-        return pool_tables(X, self.tables_, self.coef_.shape[1])
+        return pool(X, self.labels_, self.coef_.shape[1])
 
     def _scores(self, X: Any) -> NDArray[np.float64]:
-        return np.asarray(pool_tables(X, self.tables_, self.coef_.shape[1]) @ self.coef_.T) + self.intercept_
+        return np.asarray(pool(X, self.labels_, self.coef_.shape[1]) @ self.coef_.T) + self.intercept_
 
     def _answers(self, scores: NDArray[np.float64]) -> NDArray[Any]:
         return self.classes_[answers(scores)]
@@ -388,16 +335,11 @@ class CompactClassifier(FittedView, ClassifierMixin, TransformerMixin, BaseEstim
         Returns
         -------
         names : ndarray of str objects, shape (n_groups,)
-            Unique names. With several tables, those of the second one begin with ``2:`` and so on.
+            Unique names.
         """
         check_is_fitted(self)
         words = _check_feature_names_in(self, input_features)
-        names = []
-        for number, table in enumerate(self.tables_, 1):
-            labels = table - table.min()
-            found = name_groups(words, self.teacher_.mass, labels, int(labels.max()) + 1)
-            names += [name if number == 1 else f"{number}:{name}" for name in found]
-        return np.array(names, dtype=object)
+        return name_groups(words, self.teacher_.mass, self.labels_, self.coef_.shape[1])
 
     @property
     def _n_features_out(self) -> int:
@@ -414,12 +356,26 @@ class CompactClassifier(FittedView, ClassifierMixin, TransformerMixin, BaseEstim
         return tags
 
 
-def pool_tables(X: Any, tables: NDArray[np.int64], n_groups: int) -> Any:
-    """Add up the words of each group of each table: dense to dense, CSR to CSR."""
-    total = pool(X, tables[0], n_groups)
-    for labels in tables[1:]:
-        total = total + pool(X, labels, n_groups)
-    return total
+def alike_weights(mass: NDArray[np.float64], weights: NDArray[np.float64], size: int) -> NDArray[np.int64]:
+    """Group words whose weights are alike: by merging, then by k-means from the groups that this gives.
+
+    Lowers ``Σ_j m_j |w_j - V_g(j)|²`` for the mean weights V of groups.
+
+    Parameters
+    ----------
+    mass : ndarray of shape (n_words,)
+    weights : ndarray of shape (n_words, n_outputs)
+    size : int
+        Number of groups.
+
+    Returns
+    -------
+    labels : ndarray of shape (n_words,)
+        Those of merging, if k-means leaves a group without words.
+    """
+    merged = merge_scoring(WeightLoss(mass, weights), "classifier", size).cut(size)
+    found = nearest_means(mass, weights, merged, size)
+    return found if len(np.unique(found)) == size else merged
 
 
 def compress(pipeline: Any, n_groups: int = 20, X: Any = None) -> Any:

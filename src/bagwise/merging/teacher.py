@@ -164,8 +164,8 @@ class ScoreMoments:
     """Sums over items from which the weights of groups are fitted to the scores of a classifier.
 
     With the group sums Z (items x groups), the scores F (items x outputs) and diagonal weights D of items these are the
-    total weight, ``ZᵀDZ``, ``ZᵀDF``, ``ZᵀD1``, ``FᵀD1`` and ``tr(FᵀDF)``. They add up over batches of items, and
-    those of merged groups are sums as well (`merged`).
+    total weight, ``ZᵀDZ``, ``ZᵀDF``, ``ZᵀD1`` and ``FᵀD1``. They add up over batches of items, and those of merged
+    groups are sums as well (`merged`).
     """
 
     total: float
@@ -173,7 +173,6 @@ class ScoreMoments:
     cross: Values
     group_sums: Values
     score_sums: Values
-    score_squares: float
 
     @classmethod
     def of(cls, Z: Any, scores: Values, item_weights: Values | None = None) -> Self:
@@ -193,8 +192,7 @@ class ScoreMoments:
             gram += product.toarray() if sp.issparse(product) else product
             cross += weighted.T @ scores[batch]
             group_sums += np.asarray(weighted.sum(axis=0)).ravel()
-        squares = float(weights @ np.square(scores).sum(axis=1))
-        return cls(float(weights.sum()), gram, cross, group_sums, weights @ scores, squares)
+        return cls(float(weights.sum()), gram, cross, group_sums, weights @ scores)
 
     def __add__(self, other: ScoreMoments) -> ScoreMoments:
         return ScoreMoments(
@@ -203,16 +201,14 @@ class ScoreMoments:
             self.cross + other.cross,
             self.group_sums + other.group_sums,
             self.score_sums + other.score_sums,
-            self.score_squares + other.score_squares,
         )
 
     def merged(self, labels: NDArray[np.int64], n_groups: int) -> ScoreMoments:
-        """The moments of groups of these groups; with several rows of labels, each group is in several of them."""
-        rows = np.atleast_2d(labels)
-        columns = np.broadcast_to(np.arange(rows.shape[1]), rows.shape)
-        join = sp.csr_array((np.ones(rows.size), (rows.ravel(), columns.ravel())), shape=(n_groups, rows.shape[1]))
+        """The moments of groups of these groups."""
+        n = len(labels)
+        join = sp.csr_array((np.ones(n), (labels, np.arange(n))), shape=(n_groups, n))
         gram, cross = join @ (join @ self.gram).T, join @ self.cross
-        return ScoreMoments(self.total, gram, cross, join @ self.group_sums, self.score_sums, self.score_squares)
+        return ScoreMoments(self.total, gram, cross, join @ self.group_sums, self.score_sums)
 
     def weights(self, coef: Values | None = None, ridge: float = RIDGE) -> tuple[Values, Values]:
         """Fit weights and intercepts; see `group_weights`."""
@@ -225,23 +221,6 @@ class ScoreMoments:
             rest = self.cross - np.outer(self.group_sums, score_mean) - gram @ start
             start = start + solve(gram + ridge * variance * np.eye(k), rest, assume_a="pos")
         return start.T, score_mean - mean @ start
-
-    def loss(self, coef: Values, intercept: Values) -> float:
-        """Mean squared change of the scores by these weights, as a fraction of the variance of the scores.
-
-        ``|Z V + b - F|² / |F - mean(F)|²``; 0 where the scores do not vary.
-        """
-        n = self.total
-        variance = self.score_squares - float(self.score_sums @ self.score_sums) / n
-        V = coef.T
-        change = (
-            float(np.sum(V * (self.gram @ V)))
-            - 2.0 * float(np.sum(V * self.cross))
-            + self.score_squares
-            + n * float(intercept @ intercept)
-            + 2.0 * float(intercept @ (V.T @ self.group_sums - self.score_sums))
-        )
-        return max(change, 0.0) / variance if variance > 0 else 0.0
 
 
 def group_weights(Z: Any, scores: Values, coef: Values | None = None, *, ridge: float = RIDGE) -> tuple[Values, Values]:

@@ -134,7 +134,7 @@ def changing_moves(why: Explanation) -> list[Move]:
         if model.word_weights is not None:  # measurements stay where they were when the model was learned
             highest = np.maximum(model.column_shift + scale, values)
     second = int(np.argsort(-why.scores, kind="stable")[1])
-    pull = np.abs(why.coef[first].astype(np.float64) - why.coef[second])[np.atleast_2d(model.lookup)].sum(axis=0)
+    pull = np.abs(why.coef[first].astype(np.float64) - why.coef[second])[model.lookup]
     n_columns = min(_MOST_COLUMNS, max(1, _MOST_VALUES // (2 * len(_STEPS) * len(values))))
     deltas = np.concatenate([-_STEPS, _STEPS])
     found: list[tuple[float, Move]] = []
@@ -203,10 +203,9 @@ class _Item(NamedTuple):
             numbers, owner = np.unique(words, return_inverse=True)
             names = self.why.word_names
             return _Units(numbers, owner, places), lambda k: f"word {k}" if names is None else str(names[k])
-        tables = np.atleast_2d(self.model.lookup)[:, words]
-        numbers, owner = np.unique(tables, return_inverse=True)
+        numbers, owner = np.unique(self.model.lookup[words], return_inverse=True)
         groups = self.why.group_names
-        return _Units(numbers, owner.ravel(), np.tile(places, len(tables))), lambda k: str(groups[k])
+        return _Units(numbers, owner, places), lambda k: str(groups[k])
 
     def contributions(self, label: int) -> NDArray[np.float64]:
         """Return the contribution of each column to the score of a class."""

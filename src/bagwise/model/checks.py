@@ -11,12 +11,12 @@ from bagwise._utils.checks import as_values
 from bagwise.codebooks.pyramids import n_cells, resolve_pyramid
 from bagwise.errors import BagwiseError
 from bagwise.model.parts import checked_assignments, checked_names, checked_tokenizer, frozen
-from bagwise.runtime import HASH_BITS, MOST_TABLE, MOST_TABLES, MOST_VOCABULARIES
+from bagwise.runtime import HASH_BITS, MOST_TABLE, MOST_VOCABULARIES
 
 if TYPE_CHECKING:
     from bagwise.model.model import Model
 
-__all__ = ["check_tables", "check_words", "checked_item_hashes", "checked_pyramid"]
+__all__ = ["check_words", "checked_item_hashes", "checked_pyramid"]
 
 
 def check_words(model: Model) -> None:
@@ -64,21 +64,6 @@ def checked_pyramid(model: Model) -> tuple[tuple[int, int], ...]:
             f"most {MOST_TABLE}. Take fewer words, or no pyramid."
         )
     return grids
-
-
-def check_tables(model: Model) -> None:
-    """Check that several groupings at once have groups of their own."""
-    if model.tables is None:
-        return
-    given = np.asarray(model.tables)
-    d, accepted = model.hierarchy.n_words, f"2 to {MOST_TABLES} rows of integers from 0 to {model.n_groups - 1}"
-    sound = given.ndim == 2 and given.dtype.kind in "iu" and 2 <= len(given) <= MOST_TABLES and given.shape[1] == d
-    if not sound or given.min() < 0 or given.max() >= model.n_groups:
-        shown = f"{given.dtype} of shape {given.shape}"
-        raise BagwiseError(f"tables must be {accepted}, one for each of {d} words; got {shown}.")
-    if sum(len(np.unique(table)) for table in given) > len(np.unique(given)):
-        raise BagwiseError("A group must belong to one table, but some occur in several. Number them through.")
-    model._set(tables=frozen(given.astype(np.int32)))
 
 
 def checked_item_hashes(given: ArrayLike) -> NDArray[np.int64]:

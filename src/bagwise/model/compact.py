@@ -106,13 +106,9 @@ def compact_parameters(model: Model) -> dict[str, Any]:
             f"A compact model has at most {MOST_GROUPS} groups, this one has {model.n_groups}. Cut it first."
         )
     words, hashes = _words_with_hashes(model)
-    if model.tables is None:
-        old, first, inverse = np.unique(model.lookup[words], return_index=True, return_inverse=True)
-        order = np.argsort(first)  # groups are numbered by their first words, of which there are others now
-        groups, kept = np.argsort(order)[inverse], old[order]
-    else:  # groups of tables keep their numbers; the cut is not used
-        kept = np.arange(model.n_groups)
-        groups = np.minimum(np.arange(len(words)), model.n_groups - 1)
+    old, first, inverse = np.unique(model.lookup[words], return_index=True, return_inverse=True)
+    order = np.argsort(first)  # groups are numbered by their first words, of which there are others now
+    groups, kept = np.argsort(order)[inverse], old[order]
     n = len(kept)
     heads = {}
     if model.n_groups in model.heads:
@@ -144,7 +140,6 @@ def compact_parameters(model: Model) -> dict[str, Any]:
             new: model.given_names[old] for new, old in enumerate(kept.tolist()) if old in model.given_names
         },
         "flattened": None,
-        "tables": None if model.tables is None else model.tables[:, words],
         "heads": heads,
         "calibration": {n: model.calibration[model.n_groups]} if model.n_groups in model.calibration else {},
         "path": path,

@@ -97,9 +97,7 @@ def trim_parameters(model: Model) -> dict[str, Any]:
         name: {size: one for size, one in getattr(model, name).items() if size <= n}
         for name in ("heads", "calibration")
     }
-    if model.tables is not None:  # groups of tables are no cut of the hierarchy, which has no classifiers
-        changes["heads"] = {size: head for size, head in changes["heads"].items() if size == n}
-    elif hierarchy.min_groups <= n < (model.flattened or hierarchy.n_words) and n <= _MOST_GROUPS:
+    if hierarchy.min_groups <= n < (model.flattened or hierarchy.n_words) and n <= _MOST_GROUPS:
         n_done = hierarchy.n_words - n
         merges = np.concatenate([merges_of(hierarchy.cut(n)), hierarchy.merges[n_done:]])
         scores = np.concatenate([np.full(n_done, np.nan), hierarchy.scores[n_done:]])

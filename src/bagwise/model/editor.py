@@ -86,12 +86,11 @@ class Editor:
         n = self._size(state, edit["n_groups"])
         fixed = has_fixed_groups(model)
         if (fixed and n != model.n_groups) or ((fixed or model.flattened is not None) and kind != "rename"):
-            what = "has several tables" if model.tables is not None else "is compact or was trimmed"
             raise BagwiseError(
-                f"This model {what}: its {model.n_groups} groups can be renamed, nothing else. Edit a model with its "
-                "whole hierarchy, and trim it after that."
+                f"This model is compact or was trimmed: its {model.n_groups} groups can be renamed, nothing else. Edit "
+                "a model with its whole hierarchy, and trim it after that."
             )
-        labels = model.lookup if model.tables is not None else state.hierarchy.cut(n)
+        labels = state.hierarchy.cut(n)
         if n != state.n_groups:
             state = replace(state, names=same_names(state.names, state.hierarchy.cut(state.n_groups), labels))
         make: Callable[[EditState, Words, Mapping[str, Any]], EditState] = getattr(self, f"_{kind}")
@@ -328,8 +327,8 @@ class Editor:
 
 
 def has_fixed_groups(model: Model) -> bool:
-    """Whether a model, without edits, has several tables or is compact, so that it has no other number of groups."""
-    return model.tables is not None or groups_of(model.hierarchy) is not None
+    """Whether a model, without edits, is compact, so that it has no other number of groups."""
+    return groups_of(model.hierarchy) is not None
 
 
 def _numbered(labels: Words) -> tuple[Words, int]:

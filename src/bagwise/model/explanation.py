@@ -236,8 +236,7 @@ class Explanation:
     def words(self, label: str | int | None = None) -> list[WordTerm]:
         """Return the words of the item with their contributions, the largest absolute contribution first.
 
-        The contributions of the words of a group add up to that of the group. With several tables a word has a term in
-        each.
+        The contributions of the words of a group add up to that of the group.
         """
         terms, n = self.terms, len(self.group_names)
         pairs, inverse = np.unique(terms.words * n + terms.features % n, return_inverse=True)
@@ -572,12 +571,8 @@ def _terms_of(model: Model, weighted: NDArray[Any]) -> _Terms:
     columns = np.flatnonzero(weighted)
     cells, words = columns // d, columns % d
     values = weighted[columns].astype(np.float64)
-    features, shares = [], []
-    for table in np.atleast_2d(model.lookup):
-        own = cells * n + table[words]
-        sums, counts = np.bincount(own, values, model.n_cells * n), np.bincount(own, minlength=model.n_cells * n)
-        # words of a group whose values cancel each other share its contribution, which is 0 but for rounding, evenly
-        shares.append(np.where(sums[own] == 0, 1 / counts[own], values / np.where(sums[own] == 0, 1, sums[own])))
-        features.append(own)
-    k = len(features)
-    return _Terms(np.tile(words, k), np.tile(cells, k), np.concatenate(features), np.concatenate(shares))
+    own = cells * n + model.lookup[words]
+    sums, counts = np.bincount(own, values, model.n_cells * n), np.bincount(own, minlength=model.n_cells * n)
+    # words of a group whose values cancel each other share its contribution, which is 0 but for rounding, evenly
+    shares = np.where(sums[own] == 0, 1 / counts[own], values / np.where(sums[own] == 0, 1, sums[own]))
+    return _Terms(words, cells, own, shares)

@@ -194,22 +194,20 @@ def _matrix_tensors(name: str, matrix: NDArray[np.float32], quantized: bool) -> 
 
 
 def _group_tensors(model: Any) -> dict[str, NDArray[Any]]:
-    """Return tables, and merges with their scores, or groups where merges say no more, with the merges of groups."""
+    """Return merges with their scores, or groups where merges say no more, with the merges of groups."""
     hierarchy = model.hierarchy
     if model.flattened is not None:
         rest = slice(hierarchy.n_words - model.flattened, None)
         dtype = np.uint8 if model.flattened <= 1 << 8 else np.uint16
-        tables = {} if model.tables is None else {"tables": model.tables.astype(dtype)}
         merges = {"merges": hierarchy.merges[rest].astype(np.int32), "scores": hierarchy.scores[rest]}
-        return {"groups": hierarchy.cut(model.flattened).astype(dtype), **merges, **tables}
+        return {"groups": hierarchy.cut(model.flattened).astype(dtype), **merges}
     one_cut = model.n_groups == hierarchy.min_groups and {*model.heads} <= {model.n_groups}
     edited = model.unedited is not None and model.unedited.hierarchy != hierarchy
     groups = groups_of(hierarchy) if one_cut and not edited else None
-    tables = {} if model.tables is None else {"tables": model.tables}
     if groups is None:
-        return {"merges": hierarchy.merges.astype(np.int32), "scores": hierarchy.scores, **tables}
+        return {"merges": hierarchy.merges.astype(np.int32), "scores": hierarchy.scores}
     dtype = np.uint8 if model.n_groups <= 1 << 8 else np.uint16
-    return {name: array.astype(dtype) for name, array in {"groups": groups, **tables}.items()}
+    return {"groups": groups.astype(dtype)}
 
 
 def _edit_tensors(model: Any) -> dict[str, NDArray[Any]]:
@@ -316,7 +314,6 @@ def _parameters(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dic
         "term": header["term"],
         "word_weights": tensors.get("word_weights"),
         "column_shift": tensors.get("column_shift"),
-        "tables": tensors.get("tables"),
         "given_names": _by_number(header["group_names"]),
         "flattened": header["flattened"],
         "norm": header["norm"],

@@ -172,8 +172,6 @@ def word_shares(model: Model) -> tuple[NDArray[np.float64], str]:
 
 def names_differ(model: Model) -> bool:
     """Whether names of groups differ without numbers added to them, so that one can be named without the others."""
-    if model.tables is not None:
-        return False
     if _unnamed(model) or model.word_names is None:
         return True
     plain = not any(sign in "\0".join(model.word_names) for sign in "+…#")
@@ -210,9 +208,7 @@ def name_model_groups(model: Model, *, by_class: bool = True) -> NDArray[Any]:
     else:
         d = model.hierarchy.n_words
         words = [f"x{k}" for k in range(d)] if model.word_names is None else model.word_names
-        n_tables = len(np.atleast_2d(model.lookup))
-        repeated = np.tile(np.array(words, dtype=object), n_tables)
-        names = name_groups(repeated, np.tile(typicality(model), n_tables), model.lookup.ravel(), model.n_groups)
+        names = name_groups(np.array(words, dtype=object), typicality(model), model.lookup, model.n_groups)
     taken = set(model.given_names.values())
     for number, name in enumerate(names.tolist()):
         names[number] = model.given_names.get(number, f"{name}#{number}" if name in taken else name)
@@ -256,7 +252,7 @@ def moved_names(model: Model, n: int) -> dict[int, str]:
     """Return the names of those groups that are the same with n groups, by their numbers there."""
     if n == model.n_groups or not model.given_names:
         return dict(model.given_names)
-    return {} if model.tables is not None else same_names(model.given_names, model.lookup, model.hierarchy.cut(n))
+    return same_names(model.given_names, model.lookup, model.hierarchy.cut(n))
 
 
 def same_names(names: Mapping[int, str], before: NDArray[np.int64], after: NDArray[np.int64]) -> dict[int, str]:

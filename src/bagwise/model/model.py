@@ -22,7 +22,7 @@ from bagwise.errors import BagwiseError, parameter_name, unknown_name
 from bagwise.merging.group_statistics import GroupStatistics
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.model import files as model_files
-from bagwise.model.checks import check_tables, check_words, checked_item_hashes, checked_pyramid
+from bagwise.model.checks import check_words, checked_item_hashes, checked_pyramid
 from bagwise.model.compact import SmallForms, groups_of
 from bagwise.model.cutting import check_flattened, with_derived_head
 from bagwise.model.display import ModelViews
@@ -104,9 +104,6 @@ class Model(SmallForms, ModelViews):
         Norm over all words, or over those of each vocabulary, by which a row is divided before words are summed.
     normalize : sequence out of {"l1", "power", "l2"}, default=("l1", "power")
         Steps of `BagNormalizer`, on the whole row of groups.
-    tables : array-like of int, shape (n_tables, d), default=None
-        Several groupings at once, in place of the cut at `n_groups`: each word is in one group of each table, and
-        groups are numbered through all tables, `n_groups` in all. None: the groups of the cut.
     given_names : mapping from int to str, default={}
         Names that people gave to groups, by their numbers; see `rename_groups`.
     flattened : int, default=None
@@ -185,7 +182,6 @@ class Model(SmallForms, ModelViews):
     column_shift: NDArray[np.float64] | None = None
     norm: str | None = None
     normalize: tuple[str, ...] = ("l1", "power")
-    tables: NDArray[np.signedinteger] | None = None
     given_names: Mapping[int, str] = field(default_factory=dict)
     flattened: int | None = None
     classes: tuple[str, ...] = ()
@@ -219,7 +215,6 @@ class Model(SmallForms, ModelViews):
         self._set(normalize=resolve_steps(self.normalize))
         check_words(self)
         _ = self.weighting  # checks the names of term and norm
-        check_tables(self)
         self._check_classes()
         self._set(given_names=checked_group_names(self.given_names, self.n_groups))
         if self.path is not None and not isinstance(self.path, PathErrors):
@@ -284,15 +279,13 @@ class Model(SmallForms, ModelViews):
 
     @cached_property
     def lookup(self) -> NDArray[np.int64]:
-        """The groups of each word, shape (d,): the hierarchy cut at `n_groups`. With tables, shape (n_tables, d)."""
-        return frozen(self.hierarchy.cut(self.n_groups) if self.tables is None else self.tables.astype(np.int64))
+        """The group of each word, shape (d,): the hierarchy cut at `n_groups`."""
+        return frozen(self.hierarchy.cut(self.n_groups))
 
     def groups(self) -> list[NDArray[np.int64]]:
         """Return the words of each group."""
-        tables = np.atleast_2d(self.lookup)
-        order = np.argsort(tables, axis=None, kind="stable")
-        ends = np.cumsum(np.bincount(tables.ravel(), minlength=self.n_groups))[:-1]
-        return [np.sort(words % tables.shape[1]) for words in np.split(order, ends)]
+        ends = np.cumsum(np.bincount(self.lookup, minlength=self.n_groups))[:-1]
+        return np.split(np.argsort(self.lookup, kind="stable"), ends)
 
     @cached_property
     def vectorizer(self) -> Vectorizer:
@@ -360,7 +353,7 @@ class Model(SmallForms, ModelViews):
         from bagwise.model.vectorizers import as_histograms, group_features
 
         n_groups = self.n_groups if n is None else self._checked_size(n)
-        labels = self.lookup if n_groups == self.n_groups else self.hierarchy.cut(n_groups)  # several rows for tables
+        labels = self.lookup if n_groups == self.n_groups else self.hierarchy.cut(n_groups)
         given = as_histograms(histograms, self.n_cells * self.hierarchy.n_words)
         steps = self.normalize if normalize is None else normalize
         return group_features(given, labels, n_groups, self.n_cells, steps, self.weighting)
@@ -439,8 +432,7 @@ class Model(SmallForms, ModelViews):
         weight of a group is the sum of those of its parts, each times its share of the occurrences, or the square root
         of it where square roots of sums are features. That costs little with many groups, and several points of error
         with fewer than 20; models by the criterion "classifier" have trained ones there. Groups that are the same keep
-        their given names. With several tables, another number of groups than theirs gives a cut of the hierarchy,
-        without tables.
+        their given names.
         """
         if n != self.n_groups and self.unedited is None and groups_of(self.hierarchy) is not None:
             raise BagwiseError(
@@ -449,10 +441,6 @@ class Model(SmallForms, ModelViews):
         other = copy.copy(self)
         other.__dict__.pop("lookup", None)
         other._set(n_groups=self._checked_size(n), given_names=moved_names(self, n))
-        if self.tables is not None and n != self.n_groups:
-            other._set(tables=None, edits=(), unedited=None)  # names of groups of the tables
-            for name in ("heads", "calibration"):
-                other._set(**{name: {k: one for k, one in getattr(self, name).items() if k != self.n_groups}})
         with_derived_head(other)
         return other
 

@@ -166,11 +166,9 @@ def _add_groups(graph: _Graph, words: str, model: Model) -> str:
     n_rows = graph.add("Shape", words, start=0, end=1)
     shape = graph.add("Concat", n_rows, graph.constant(np.array([model.n_cells * model.n_groups])), axis=0)
     sums = graph.add("ConstantOfShape", shape)
-    for table in np.atleast_2d(model.lookup):
-        columns = (cells * model.n_groups + table).reshape(1, -1)
-        groups = graph.add("Expand", graph.constant(columns), graph.add("Shape", words))
-        sums = _add_scattered(graph, sums, groups, words)
-    return sums
+    columns = (cells * model.n_groups + model.lookup).reshape(1, -1)
+    groups = graph.add("Expand", graph.constant(columns), graph.add("Shape", words))
+    return _add_scattered(graph, sums, groups, words)
 
 
 def _add_descriptors(graph: _Graph, model: Model) -> str:

@@ -67,7 +67,7 @@ def group_features(
     """Weight words, sum those of each group, cell by cell, and normalise the rows by steps of `BagNormalizer`.
 
     From a dense or CSR array of shape (n_items, n_cells * n_words) to one of float32 and shape (n_items, n_cells *
-    n_groups); `labels` has the group of each word, or one row of groups for each of several tables.
+    n_groups); `labels` has the group of each word.
 
     >>> group_features(np.array([[2.0, 1.0, 1.0]]), np.array([0, 1, 1]), 2, 1, ("l1",))
     array([[0.5, 0.5]], dtype=float32)
@@ -81,8 +81,7 @@ def group_features(
         ]
         return sp.vstack([sp.csr_array((0, n_cells * n_groups), dtype=np.float32), *map(sp.csr_array, parts)], "csr")
     weighted = histograms if weighting is None else weighting.apply(histograms, n_cells)
-    grouped = [pool(weighted, table, n_groups, n_cells=n_cells) for table in np.atleast_2d(labels)]
-    return normalize_features(sum(grouped[1:], start=grouped[0]), normalize)
+    return normalize_features(pool(weighted, labels, n_groups, n_cells=n_cells), normalize)
 
 
 def normalize_features(grouped: Any, normalize: Any) -> Any:

@@ -185,9 +185,6 @@ def overlap_of_groups(first: Model, second: Model) -> GroupOverlap:
     >>> overlap.matches, [first.word_names[k] for k in overlap.words[overlap.moved, 0]]
     (array([ 0, -1]), ['dog', 'kitten'])
     """
-    for model in (first, second):
-        if model.tables is not None:
-            raise BagwiseError("A word is in several groups of a model with several tables: cut it at another size.")
     words = _common_words(first, second)
     totals = np.ones(first.hierarchy.n_words) if first.word_totals is None else np.maximum(first.word_totals, 0.0)
     words = words[np.argsort(-totals[words[:, 0]], kind="stable")]

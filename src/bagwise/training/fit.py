@@ -14,12 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise._utils.text import agree, how_many
-from bagwise.codebooks.normalizing import WordWeighting
 from bagwise.descriptors.registry import split_names, without_folder
 from bagwise.distributed.executors import executor_of
 from bagwise.errors import OptionError
-from bagwise.merging.hierarchy import Hierarchy
-from bagwise.model import Head, Model, PathErrors
+from bagwise.model import Model, PathErrors
 from bagwise.model.vectorizers import Progress, no_progress
 from bagwise.sources.collection import Collection
 from bagwise.training.baselines import measure_baselines, with_pooled
@@ -27,12 +25,9 @@ from bagwise.training.item_answers import TopClasses
 from bagwise.training.learning import cross_validate, learn_groups, merged_blocks
 from bagwise.training.method import (
     Method,
-    TablesPath,
     adapt_to_table,
     choose_method,
     choose_weighting,
-    make_svm,
-    no_convergence_warnings,
     sizes_of,
     unequal_groups,
 )
@@ -176,7 +171,7 @@ def fit_model(
         Called with the name of a step, the number of items done, and the number of all items (0: unknown).
     **options
         Other parameters of `FitOptions`: `n_words`, `descriptor`, `n_frames`, `step`, `patch`, `max_side`, `pyramid`,
-        `root`, `n_tables`, `min_count`, `stop_words`, `ngrams`, `C`, `folds`, `modality`, `text`, `label`, `keep`,
+        `root`, `min_count`, `stop_words`, `ngrams`, `C`, `folds`, `modality`, `text`, `label`, `keep`,
         `encoding`, `on_error`, `cache`, `storage_options`, `memory_limit`, `partition`, `random_state`, `n_jobs`.
 
     Returns
@@ -246,13 +241,11 @@ def run_fit(
         log.notes.append(f"The {method.scaling}.")
     weighting = choose_weighting(method, data.whole(), None if facts is None else facts.idf)
     sizes = sizes_of(data.n_words, options, method, len(classes))
-    statistics = None
-    if method.n_tables == 1:
-        with log.timed("merging"):
-            learned = (data, codes, sizes, method, weighting, options, report, prepared.steps)
-            hierarchy, heads, statistics = learn_groups(*learned)
-            if rows is not None and method.compares_items:
-                log.notes.append(_merged_on_sample(method, data, codes, options))
+    with log.timed("merging"):
+        learned = (data, codes, sizes, method, weighting, options, report, prepared.steps)
+        hierarchy, heads, statistics = learn_groups(*learned)
+        if rows is not None and method.compares_items:
+            log.notes.append(_merged_on_sample(method, data, codes, options))
     path, held_out, top = None, None, None
     calibration: dict[int, float] = {}
     baselines: list[dict[str, Any]] = []
@@ -274,13 +267,6 @@ def run_fit(
             log.notes.append(f"There are {n_groups} groups by default; only cross-validation can choose their number.")
     if n_groups < len(classes):
         log.notes.append(_fewer_than_classes(n_groups, len(classes), method, path))
-    tables = None
-    if method.n_tables > 1:
-        with log.timed("merging"):
-            hierarchy, heads, tables = _learn_tables(data, codes, n_groups, method, weighting, options, report)
-            if rows is not None:
-                n = len(data.collection)
-                log.notes.append(f"Groups of {method.n_tables} tables were learned from the {n:,} items of the sample.")
     totals = _totals(data.whole(), weighting.shift) if facts is None else facts.totals(weighting.shift)
     hashes = distinct_hashes(data.histograms) if facts is None else facts.hashes
     origin = provenance_of(data, codes, classes)
@@ -299,7 +285,6 @@ def run_fit(
         column_shift=weighting.shift,
         norm=weighting.norm,
         normalize=method.normalize,
-        tables=tables,
         classes=classes,
         heads=heads,
         calibration={size: sharpness for size, sharpness in calibration.items() if size in heads},
@@ -309,8 +294,7 @@ def run_fit(
         item_hashes=hashes,
         group_statistics=statistics,
     )
-    counted = tables is None and method.scaling is None
-    unequal = unequal_groups(model.lookup, totals) if counted else None
+    unequal = unequal_groups(model.lookup, totals) if method.scaling is None else None
     notes = (*prepared.found, *log.notes, *([] if unequal is None else [unequal]))
     cached = () if prepared.steps is None else tuple(prepared.steps.used)
     return Fit(model, data, codes, held_out, top, prepared.test, dict(log.timings), notes, cached)
@@ -352,24 +336,6 @@ def check_groups(options: FitOptions, n_words: int) -> None:
     if options.n_groups != "auto" and int(options.n_groups) > n_words:
         message = f"n_groups={options.n_groups}, but there are only {n_words} words. Set at most {n_words}."
         raise OptionError("n_groups", message)
-
-
-def _learn_tables(
-    data: WordData,
-    codes: NDArray[np.int64] | None,
-    n_groups: int,
-    method: Method,
-    weighting: WordWeighting,
-    options: FitOptions,
-    progress: Progress,
-) -> tuple[Hierarchy, dict[int, Head], NDArray[np.int64] | None]:
-    """Group words in several tables, and fit the classifier of these groups."""
-    assert codes is not None  # `choose_method` has checked it
-    progress("Merging words", 0, 0)
-    with no_convergence_warnings():
-        path = TablesPath.fit(weighting.apply(data.histograms), codes, make_svm(options), n_groups, method.n_tables)
-    tables = path.compact.tables_ if path.compact.n_tables_ > 1 else None  # one where all words are groups
-    return path.compact.hierarchy_, {n_groups: path.head()}, tables
 
 
 def _totals(X: Any, shift: NDArray[np.float64] | None) -> NDArray[np.float64]:

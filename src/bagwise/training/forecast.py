@@ -21,7 +21,6 @@ from bagwise.merging.compact import MOST_FITTED
 from bagwise.model.vectorizers import no_progress
 from bagwise.model.visual import MOST_SAMPLED, N_SAMPLED_VECTORS, VisualVectorizer
 from bagwise.sources.collection import Collection
-from bagwise.training.fit import _learn_tables
 from bagwise.training.learning import cross_validate, learn_groups
 from bagwise.training.method import adapt_to_table, choose_method, choose_weighting, sizes_of
 from bagwise.training.options import FitOptions, make_vectorizer
@@ -361,11 +360,7 @@ def _learn(part: _Part) -> dict[str, float]:
     watch = _Stopwatch()
     watch("Merging words", 0, 1)
     weighting = choose_weighting(part.method, part.data.whole())
-    if part.method.n_tables > 1:
-        n_groups = max(part.sizes) if part.options.n_groups == "auto" else int(part.options.n_groups)
-        _learn_tables(part.data, part.codes, n_groups, part.method, weighting, part.options, watch)
-    else:
-        learn_groups(part.data, part.codes, part.sizes, part.method, weighting, part.options, watch)
+    learn_groups(part.data, part.codes, part.sizes, part.method, weighting, part.options, watch)
     return watch.stop()
 
 
@@ -407,7 +402,7 @@ def _part_of(
     d = len(chosen_words)
     changed = options
     if options.n_groups != "auto":
-        changed = options.with_changes(n_groups=max(min(int(options.n_groups), d), options.n_tables))
+        changed = options.with_changes(n_groups=min(int(options.n_groups), d))
     stand_in: Any = SimpleNamespace(n_words=d, vocabularies=tuple(sizes), pyramid=pyramid)
     nothing: Any = None
     data = WordData(nothing, histograms[:, columns], stand_in)

@@ -110,8 +110,6 @@ def hierarchy_tree(model: Model) -> Tree | None:
         return None
     least, most = hierarchy.min_groups, model.flattened or hierarchy.n_words
     sizes = {1, *path_sizes(min(most, _TREE_GROUPS)), *([model.n_groups] if model.n_groups <= 3 * _TREE_GROUPS else [])}
-    if model.tables is not None:  # groups of tables are no cut
-        sizes.discard(model.n_groups)
     order = hierarchy.leaf_order()
     shares, of = word_shares(model)
     rows = []
@@ -207,7 +205,6 @@ def typical_patches(
     networks = [record.name == "NetworkFeatures" for record in model.descriptor_records] or [False] * len(sides)
     weighted = [one.weighted for one in model.assignment or ()] or [False] * len(sides)
     vocabulary_of = np.repeat(np.arange(len(sides)), model.vocabularies)
-    tables = np.atleast_2d(model.lookup)
     found: dict[int, list[list[tuple[float, int, NDArray[Any]]]]] = {group: [[] for _ in sides] for group in wanted}
     for number, sample in samples.items():
         words, distances, positions = sample.words[:, 0], sample.distances, sample.positions
@@ -218,11 +215,11 @@ def typical_patches(
             image = in_color(collection[number]).load(described[0].get("max_side") if described else None)
         except ItemError:  # deleted or changed since the fit
             continue
-        groups_of = tables[:, words]
+        groups_of = model.lookup[words]
         n_of = np.bincount(vocabulary_of[words], minlength=len(sides))
-        for group in wanted.intersection(groups_of.ravel().tolist()):
-            own = np.flatnonzero((groups_of == group).any(axis=0))
-            added = np.where((tables[:, sample.words] == group).any(axis=0), sample.weights, 0.0).sum(axis=1)
+        for group in wanted.intersection(groups_of.tolist()):
+            own = np.flatnonzero(groups_of == group)
+            added = np.where(model.lookup[sample.words] == group, sample.weights, 0.0).sum(axis=1)
             for vocabulary in np.unique(vocabulary_of[words[own]]).tolist():
                 mine = own[vocabulary_of[words[own]] == vocabulary]
                 far = -added if weighted[vocabulary] else distances

@@ -110,7 +110,7 @@ class IndexedWords:
         n_items = len(self.index)
         scale = np.full(n_items, self.factor)
         if "l1" in model.normalize:
-            totals = self._row_sums * len(np.atleast_2d(model.lookup)) / self.factor
+            totals = self._row_sums / self.factor
             scale = np.divide(1.0, totals, out=np.zeros(n_items), where=totals > 0)
         blocks = self.index.index.blocks()
         firsts = np.cumsum([0, *map(len, blocks)]).tolist()
@@ -150,6 +150,4 @@ def groups_in_order(model: Model) -> tuple[NDArray[np.int64], NDArray[np.int64]]
     >>> groups_in_order(Model(modality="table", hierarchy=Hierarchy(3, [[0, 2]], [0.5]), n_groups=2))
     (array([0, 2, 1]), array([2, 3]))
     """
-    tables = np.atleast_2d(model.lookup)
-    order = np.argsort(tables, axis=None, kind="stable") % tables.shape[1]
-    return order, np.cumsum(np.bincount(tables.ravel(), minlength=model.n_groups))
+    return np.argsort(model.lookup, kind="stable"), np.cumsum(np.bincount(model.lookup, minlength=model.n_groups))

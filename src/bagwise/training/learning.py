@@ -28,7 +28,6 @@ from bagwise.training.item_answers import TopClasses
 from bagwise.training.method import (
     FollowedPath,
     Method,
-    TablesPath,
     choose_weighting,
     classifier_of,
     folds_of,
@@ -119,7 +118,7 @@ def _settings(sizes: Sequence[int], method: Method, options: FitOptions) -> dict
     names = ("n_groups", "pyramid", "C", "folds", "random_state")
     return {name: getattr(options, name) for name in names} | {
         "sizes": list(sizes),
-        "method": [method.criterion, method.root, method.vocabularies, method.n_tables, method.scaling is None],
+        "method": [method.criterion, method.root, method.vocabularies, method.scaling is None],
         "in_blocks": method.in_blocks,
     }
 
@@ -285,8 +284,7 @@ def cross_validate(
     else:
         found = _score_on_workers(data, codes, sizes, method, weighting, options, splits, observe, executor)
     assert found.predicted is not None
-    tables = "" if method.n_tables == 1 else f", {method.n_tables} tables at each size"
-    protocol = f"{len(splits)}-fold cross-validation{tables}"
+    protocol = f"{len(splits)}-fold cross-validation"
     path = PathErrors(sizes, tuple(found.errors), tuple(found.standard_errors), protocol)
     calibration = observe.calibration()
     if steps is not None:
@@ -314,9 +312,7 @@ def _score_folds(
         if method.follows:
             refined = refined_size(options, int(codes.max()) + 1)
 
-            def fit(X: Any, y: NDArray[np.int64], whole: Any) -> FollowedPath | TablesPath:
-                if method.n_tables > 1:
-                    return TablesPath.fit(X, y, make_svm(options), max(sizes), method.n_tables)
+            def fit(X: Any, y: NDArray[np.int64], whole: Any) -> FollowedPath:
                 return FollowedPath.fit(X, y, sizes, make_svm(options), whole, data.n_cells, refined)
 
             return score_followed(weighted, codes, sizes, fit=fit, whole=weighted_whole, **common)

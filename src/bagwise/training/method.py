@@ -26,7 +26,7 @@ from bagwise.codebooks.normalizing import WordWeighting, inverse_document_freque
 from bagwise.distributed.executors import LocalExecutor
 from bagwise.errors import OptionError
 from bagwise.merging.clusterings import Clusterings
-from bagwise.merging.compact import MOST_FITTED, CompactClassifier
+from bagwise.merging.compact import MOST_FITTED
 from bagwise.merging.criteria import resolve_criterion
 from bagwise.merging.criteria.base import Criterion, TraceRatio
 from bagwise.merging.criteria.clusters import Clusters
@@ -50,7 +50,6 @@ from bagwise.training.sums import add_scatters, blocks_to_merge
 __all__ = [
     "FollowedPath",
     "Method",
-    "TablesPath",
     "choose_method",
     "choose_weighting",
     "codes_of",
@@ -82,9 +81,6 @@ class Method:
         Numbers of words of several vocabularies side by side, each with its own relative frequencies; () for one. Each
         is merged by itself and keeps its share of the groups, unless a classifier is followed: words of different
         vocabularies with like weights are then merged as well.
-    n_tables : int
-        Number of groupings at once, see `CompactClassifier`. With several there is no hierarchy, and a vocabulary has
-        no share of its own.
     scaling : Scaling or None
         How the columns of a table of measurements are brought to a common scale. Their groups are standardised for the
         classifier. None for words that are counted.
@@ -101,7 +97,6 @@ class Method:
     reason: str
     root: str | None
     vocabularies: tuple[int, ...] = ()
-    n_tables: int = 1
     scaling: Scaling | None = None
     in_blocks: bool = False
     items_by: str = "auto"
@@ -214,15 +209,7 @@ def choose_method(options: FitOptions, modality: str, n_classes: int, vocabulari
     tables, "classifier" had the lowest errors, or errors within the noise of them, from 10 groups on.
     """
     asked, several = options.n_groups, n_classes >= 2
-    if options.n_tables > 1:
-        criterion, reason = "classifier", f"{options.n_tables} tables follow a classifier on all words"
-        if not several or options.criterion not in ("auto", criterion) or options.pyramid is not None:
-            found = "no classes" if not several else "a pyramid" if options.pyramid is not None else options.criterion
-            message = (
-                f"n_tables={options.n_tables} needs classes, the criterion 'classifier' and no pyramid; got {found}."
-            )
-            raise OptionError("n_tables", f"{message} Set n_tables=1.")
-    elif options.criterion != "auto":
+    if options.criterion != "auto":
         criterion, reason = options.criterion, "as given"
     elif not several:
         criterion, reason = "clusters", "there are no classes"
@@ -241,14 +228,14 @@ def choose_method(options: FitOptions, modality: str, n_classes: int, vocabulari
     items_by = {"texts": "tfidf", "table": "auto"}.get(modality, "hellinger")
     seed = options.random_state
     if modality == "texts":
-        return Method(criterion, reason, None, n_tables=options.n_tables, items_by=items_by, seed=seed)
+        return Method(criterion, reason, None, items_by=items_by, seed=seed)
     before = criterion == "classifier" or (criterion == "csm" and n_classes == 2)
     root = ("before" if before else "after") if options.root == "auto" else options.root
     if criterion == "classifier" and root == "after":
         message = "root='after' is not for the criterion 'classifier', whose scores are sums over words."
         raise OptionError("root", f"{message} Set root='before', or another criterion.")
     apart = vocabularies if len(vocabularies) > 1 else ()
-    return Method(criterion, reason, root, apart, options.n_tables, items_by=items_by, seed=seed)
+    return Method(criterion, reason, root, apart, items_by=items_by, seed=seed)
 
 
 def adapt_to_table(method: Method, X: Any, modality: str, options: FitOptions) -> Method:
@@ -260,7 +247,7 @@ def adapt_to_table(method: Method, X: Any, modality: str, options: FitOptions) -
     scaling = find_scaling(X) if modality == "table" and options.root == "auto" else None
     if scaling is None:
         return method
-    if options.criterion == "auto" and method.criterion == "classifier" and method.n_tables == 1:
+    if options.criterion == "auto" and method.criterion == "classifier":
         method = replace(method, criterion="aib", reason="columns are measurements")
     return replace(method, scaling=scaling, root="after")
 
@@ -291,25 +278,16 @@ def choose_weighting(method: Method, counts: Any, idf: NDArray[np.float64] | Non
 
 
 def sizes_of(n_words: int, options: FitOptions, method: Method, n_classes: int) -> tuple[int, ...]:
-    """Return the numbers of groups along the path; several tables have a limited number.
+    """Return the numbers of groups along the path.
 
     Groups that follow a classifier are at least as many as classes, unless fewer are asked for: below, some classes
     have no group of their own, and errors rise steeply.
     """
     asked = () if options.n_groups == "auto" else (int(options.n_groups),)
-    if options.n_tables == 1:
-        if not method.follows:
-            return path_sizes(n_words, *asked)
-        least = min(n_classes, n_words)
-        return tuple(size for size in path_sizes(n_words, *asked, least) if size >= least or size in asked)
-    most = min(n_words, MOST_FITTED)
-    if most < options.n_tables:
-        message = f"n_tables={options.n_tables}, but there are only {n_words} words. Set at most {n_words}."
-        raise OptionError("n_tables", message)
-    if any(size > most or size < options.n_tables for size in asked):
-        accepted = f"{options.n_tables} to {most} groups"
-        raise OptionError("n_groups", f"{options.n_tables} tables have {accepted} together; got {options.n_groups}.")
-    return tuple(size for size in path_sizes(n_words, *asked) if options.n_tables <= size <= most)
+    if not method.follows:
+        return path_sizes(n_words, *asked)
+    least = min(n_classes, n_words)
+    return tuple(size for size in path_sizes(n_words, *asked, least) if size >= least or size in asked)
 
 
 def unequal_groups(groups: NDArray[np.int64], totals: NDArray[np.float64]) -> str | None:
@@ -511,27 +489,6 @@ def _between(finer: NDArray[np.int64], coarser: NDArray[np.int64]) -> NDArray[np
     return labels
 
 
-class TablesPath:
-    """Groups in several tables at once that follow a linear classifier on all words."""
-
-    def __init__(self, compact: CompactClassifier) -> None:
-        self.compact = compact
-
-    @classmethod
-    def fit(cls, X: Any, codes: NDArray[np.int64], svm: LinearSVC, n_groups: int, n_tables: int) -> TablesPath:
-        """Train the classifier on weighted words X and split its weights."""
-        return cls(CompactClassifier(svm, n_groups=n_groups, n_tables=n_tables).fit(X, codes))
-
-    def scores(self, X: Any, size: int) -> NDArray[np.float64]:
-        """Return the scores of items with weighted words X, in one column for two classes."""
-        scores = np.asarray(self.compact.cut(size).decision_function(X))
-        return scores.reshape(len(scores), -1)
-
-    def head(self) -> Head:
-        """Return the classifier of the groups, one row of weights per class."""
-        return two_sided(self.compact.coef_, self.compact.intercept_)
-
-
 def codes_of(scores: NDArray[np.float64]) -> NDArray[np.int64]:
     """Return the class codes of items from their scores, in one column for two classes."""
     return (scores[:, 0] > 0).astype(np.int64) if scores.shape[1] == 1 else scores.argmax(axis=1)
@@ -542,7 +499,7 @@ def score_followed(
     codes: NDArray[np.int64],
     sizes: Sequence[int],
     *,
-    fit: Callable[[Any, NDArray[np.int64], Any], FollowedPath | TablesPath],
+    fit: Callable[[Any, NDArray[np.int64], Any], FollowedPath],
     splits: Sequence[tuple[NDArray[np.intp], NDArray[np.intp]]],
     whole: Any,
     n_jobs: int | None = None,

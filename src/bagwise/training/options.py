@@ -20,7 +20,6 @@ from bagwise.errors import BagwiseError, OptionError, unknown_name
 from bagwise.model.parts import HARD, Assignment, DescriptorRecord
 from bagwise.model.vectorizers import TableVectorizer, TextVectorizer, Vectorizer
 from bagwise.model.visual import VisualVectorizer
-from bagwise.runtime import MOST_TABLES
 from bagwise.sources.collection import Collection
 from bagwise.sources.frames import is_frame
 from bagwise.sources.items import SkippedItemsWarning
@@ -45,7 +44,6 @@ DESCRIPTORS = {known.option: name for name, known in registry.DESCRIPTORS.items(
 # Parameters whose options have other names, on the command line and in configuration files.
 _OPTION_NAMES = {
     "n_groups": "groups",
-    "n_tables": "tables",
     "n_words": "words",
     "n_jobs": "jobs",
     "n_frames": "frames",
@@ -116,9 +114,6 @@ class FitOptions:
     root : {"auto", "before", "after"}, default="auto"
         Images, videos and tables: whether square roots of relative frequencies are taken before or after the words of a
         group are summed. "auto": before for the criteria "classifier" and, with two classes, "csm"; after for others.
-    n_tables : int, default=1
-        Number of groupings at once, see `CompactClassifier`; for many classes of images. The groups of all tables
-        together are `n_groups`.
     min_count : int, default=1
         Texts: words that occur in fewer texts are not part of the vocabulary.
     stop_words : {"english", None}, default=None
@@ -188,7 +183,6 @@ class FitOptions:
     max_side: int = MAX_SIDE
     pyramid: int | None = None
     root: str = "auto"
-    n_tables: int = 1
     min_count: int = 1
     stop_words: str | None = None
     ngrams: int = 1
@@ -244,7 +238,6 @@ class FitOptions:
             accepted = f"an integer from {registry.SIDE.least} to {registry.SIDE.most}, or 0: images keep their size"
             raise OptionError("max_side", f"max_side must be {accepted}; got {self.max_side!r}.")
         self._check_integer("n_jobs", -1, MOST_JOBS)
-        self._check_integer("n_tables", 1, MOST_TABLES)
         self._check_integer("random_state", 0, 2**32 - 1)
         if self.folds == 1:
             raise OptionError("folds", "folds=1 leaves no training data. Set 0 (no cross-validation), or at least 2.")

@@ -42,8 +42,8 @@ def shared_terms(
     is_item = isinstance(query, int | np.integer)
     if not is_item and np.shape(query)[0] != 1:
         raise BagwiseError(f"One query is compared with items, got {np.shape(query)[0]}.")
-    if cut is not None and (index.by == "groups" or cut.tables is not None):
-        cut = None  # these are groups already, or words have several
+    if cut is not None and index.by == "groups":
+        cut = None  # these are groups already
     elif cut is not None and isinstance(index.blend, GroupBlend):
         cut = index.model  # whose groups are compared as well
     names: Any = index.model.group_names() if index.by == "groups" else index.model.word_names

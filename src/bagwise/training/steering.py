@@ -114,9 +114,8 @@ class Steering:
     """
 
     def __init__(self, model: Model, words: Any, codes: NDArray[np.int64], counts: Any = None) -> None:
-        if not model.classes or model.tables is not None:
-            what = "it has no classes" if not model.classes else "its words are grouped in several tables at once"
-            raise BagwiseError(f"Edited groups of this model cannot be cross-validated: {what}.")
+        if not model.classes:
+            raise BagwiseError("Edited groups of this model cannot be cross-validated: it has no classes.")
         if words.shape != (len(codes), model.n_cells * model.hierarchy.n_words):
             expected = f"{len(codes)} items and {model.n_cells * model.hierarchy.n_words} columns"
             raise BagwiseError(f"words must have {expected}, got shape {words.shape}.")

@@ -127,7 +127,7 @@ def groups(space: Workspace, n: int | None, query: GroupQuery) -> dict[str, Any]
     model, weights = cut.model, cut.class_weights
     chosen = np.arange(model.n_groups)
     if query.find:
-        found = set(np.atleast_2d(model.lookup)[:, _matching(space, query.find)].ravel().tolist())
+        found = set(model.lookup[_matching(space, query.find)].tolist())
         chosen = chosen[[k in found for k in chosen.tolist()]]
     if query.label is not None:
         cut.check_class(query.label)
@@ -198,7 +198,7 @@ def words(space: Workspace, n: int | None, find: str) -> dict[str, Any]:
     names = [_word_name(cut, k) for k in found.tolist()]
     begins = np.array([not name.casefold().startswith(find.casefold()) for name in names], dtype=np.bool_)
     order = np.lexsort((-word_shares(cut.model)[0][found], begins))[:_MOST_FOUND].tolist()
-    lookup = np.atleast_2d(cut.model.lookup)
+    lookup = cut.model.lookup
     return {
         "total": len(found),
         "words": [
@@ -206,8 +206,8 @@ def words(space: Workspace, n: int | None, find: str) -> dict[str, Any]:
                 "word": int(found[k]),
                 "name": names[k],
                 "total": _word_total(cut, int(found[k])),
-                "group": int(lookup[0, found[k]]),
-                "group_name": clean(cut.title(int(lookup[0, found[k]]))),
+                "group": int(lookup[found[k]]),
+                "group_name": clean(cut.title(int(lookup[found[k]]))),
             }
             for k in order
         ],
@@ -230,8 +230,6 @@ def hierarchy(space: Workspace) -> dict[str, Any]:
     least, most = space.sizes[0], min(space.sizes[1], _MOST_ROW)
     order = space.leaf_order
     sizes = {size for size in (1, *path_sizes(most), most) if least <= size <= most} or {least}
-    if space.model.tables is not None:  # groups of tables are no cut
-        sizes.discard(space.model.n_groups)
     shares, of = word_shares(space.model)
     rows = []
     for size in sorted(sizes):
