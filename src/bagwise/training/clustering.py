@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -13,7 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bagwise._utils.checks import check_integer
-from bagwise.clustering import ClusteredRows, SpectralClusterer, cluster_rows, steadier, suggest_n_clusters
+from bagwise.clustering import ClusteredRows, SpectralClusterer, cluster_rows, suggest_n_clusters
 from bagwise.errors import BagwiseError, argument, parameter_name, unknown_name
 from bagwise.model.vectorizers import Progress, no_progress
 from bagwise.sources.collection import Collection
@@ -26,12 +25,6 @@ from bagwise.training.options import FitOptions
 
 __all__ = ["ClusterData", "ClusteredFit", "assigned", "cluster_data", "cluster_source", "compared_with_labels"]
 __all__ += ["with_assigned", "with_clusters"]
-
-# Items up to which both methods are tried.
-_MOST_HALVED = 2000
-# Words of the median item from which on they are halved: halves of shorter items are often empty, and clusters of items
-# with an empty half would be found again whatever the items hold.
-_FEWEST_HALVED = 8
 
 
 @dataclass(frozen=True)
@@ -210,8 +203,7 @@ def with_clusters(
     if n_clusters > MOST_CLUSTERS:
         raise BagwiseError(f"{argument('n_clusters', n_clusters)}, but at most {MOST_CLUSTERS:,} clusters are made.")
     made = partial(_clustered, data, n_clusters, random_state=random_state, n_jobs=n_jobs)
-    if method == "auto":
-        method = _steadier_method(index, data, n_clusters, random_state, n_jobs)
+    method = "kmeans" if method == "auto" else method
     found = made(method)
     clusters = ItemClusters.of(
         index.model, data.features, data.words, found, data.known, method,
@@ -233,56 +225,6 @@ def _spectral(rows: NDArray[np.float32], n_clusters: int, random_state: int, n_j
     metric = "hellinger" if (rows >= 0).all() else "euclidean"
     clusterer = SpectralClusterer(n_clusters, metric=metric, random_state=random_state, n_jobs=n_jobs)
     return clusterer.fit(rows**2 if metric == "hellinger" else rows)
-
-
-def _steadier_method(
-    index: ItemIndex, data: ClusterData, n_clusters: int, random_state: int, n_jobs: int | None
-) -> str:
-    """Choose the method whose clusters by one half of the words tell more of those by the other half.
-
-    k-means for many items, and where the items have few words or the index does not hold them.
-    """
-    n, words, model = int(data.known.sum()), data.words, index.model
-    if words is None or data.scale is not None or not 2 < n <= _MOST_HALVED or n_clusters >= n:
-        return "kmeans"
-    words = sp.csr_array(words)[data.known]
-    if np.median(np.diff(words.indptr)) < _FEWEST_HALVED:
-        return "kmeans"
-
-    def halves(random: np.random.RandomState) -> list[NDArray[np.float32]]:
-        one = np.tile(random.random_sample(model.hierarchy.n_words) < 0.5, model.n_cells)
-        parts = [sp.csr_array(words @ sp.diags_array(half.astype(np.float64))) for half in (one, ~one)]
-        return [_grouped(model, part) for part in parts]
-
-    def make(method: str) -> Any:
-        return _Labels(partial(_method_labels, method, n_clusters, random_state, n_jobs))
-
-    return steadier(halves, {name: partial(make, name) for name in ("kmeans", "spectral")}, random_state)
-
-
-def _grouped(model: Any, words: Any) -> NDArray[np.float32]:
-    from bagwise.model.vectorizers import group_features
-
-    return unit_rows(_dense(group_features(words, model.lookup, model.n_groups, model.n_cells, ("l1", "power"))))
-
-
-def _method_labels(
-    method: str, n_clusters: int, random_state: int, n_jobs: int | None, rows: NDArray[np.float32]
-) -> NDArray[np.intp]:
-    if method == "spectral":
-        return np.asarray(_spectral(rows, n_clusters, random_state, n_jobs).labels_)
-    n_different = len(np.unique(rows, axis=0))
-    return cluster_rows(rows, min(n_clusters, n_different), random_state=random_state, n_jobs=n_jobs).labels
-
-
-@dataclass(frozen=True)
-class _Labels:
-    """A clusterer that is a function."""
-
-    function: Callable[[Any], Any]
-
-    def fit_predict(self, X: Any) -> Any:
-        return self.function(X)
 
 
 def with_assigned(index: ItemIndex, histograms: Any) -> ItemClusters | None:
