@@ -201,10 +201,12 @@ def write_results(parts: Sequence[Part], docs: Path, intro: str, defaults: str) 
     lines = ["# Results", "", intro, "", "## Which method for my data", "", defaults.strip(), ""]
     lines += ["## The five papers", "", _scoreboard(papers).markdown()]
     lines += [VERDICTS, "", "- [What the defaults give](results/defaults.md): all methods and sizes"]
+    lines += ["- [Collections without classes](results/unlabelled.md): clusters and search, with peers"]
     lines += ["- [The papers' methods with their defaults](results/methods.md): search, clusters, topics, free energy"]
     lines += ["- [What of the papers is missing, and why](results/missing.md)", ""]
     pages = [
         "results/defaults",
+        "results/unlabelled",
         "results/methods",
         *(f"results/{PAPERS[key].page}" for key, mine in papers.items() if mine),
         "results/missing",
