@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
+from bagwise.codebooks.kmeans import distinct_rows
+
 __all__ = [
     "GaussianEvidence",
     "GaussianFit",
@@ -121,8 +123,8 @@ class Information(Scoring):
         numbers = np.zeros(len(self.states), dtype=np.intp)
         if len(occurring) == 0:
             return numbers
-        conditional = np.round(self.states[occurring] / probability[occurring, np.newaxis], 12) + 0.0
-        numbers[occurring] = np.unique(conditional, axis=0, return_inverse=True)[1].reshape(-1)
+        conditional = self.states[occurring] / probability[occurring, np.newaxis]
+        numbers[occurring] = distinct_rows(np.round(conditional, 12, out=conditional))[1]
         numbers[probability == 0] = numbers[occurring[0]]
         return numbers
 
@@ -167,16 +169,18 @@ class KeptInformation(Information):
         mass = smoothed.sum(axis=1)
         roots = np.sqrt(smoothed / np.where(mass > 0, mass, 1.0)[:, np.newaxis])
         partner, bound = np.empty(len(self._others), dtype=np.int64), np.empty(len(self._others))
-        kept = np.ascontiguousarray(roots[self._kept].T)
+        # in single precision, which is enough to tell which of them is near
+        kept, others = np.ascontiguousarray(roots[self._kept].T, np.float32), roots[self._others].astype(np.float32)
         n_rows = max(1, _BOUNDS // len(self._kept))
         for start in range(0, len(self._others), n_rows):
             part = slice(start, start + n_rows)
             own, other = mass[self._others[part], np.newaxis], mass[self._kept]
-            bounds = (2.0 - 2.0 * (roots[self._others[part]] @ kept)) * (
-                own * other / np.maximum(own + other, _SMALLEST)
-            )
+            bounds = np.float32(1.0) - others[part] @ kept
+            bounds *= (other / np.maximum(own + other, _SMALLEST)).astype(np.float32)
             partner[part] = bounds.argmin(axis=1)
-            bound[part] = bounds[np.arange(len(bounds)), partner[part]]
+            s, t = self._kept[partner[part]], self._others[part]
+            share = mass[s] * mass[t] / np.maximum(mass[s] + mass[t], _SMALLEST)
+            bound[part] = share * np.square(roots[s] - roots[t]).sum(axis=1)
         order = np.argsort(bound, kind="stable")
         return np.stack([self._kept[partner[order]], self._others[order]], axis=1)
 
