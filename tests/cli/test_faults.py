@@ -122,7 +122,7 @@ def test_a_full_disk_leaves_nothing_half_written(made, tmp_path, monkeypatch, co
 def test_of_two_runs_with_the_same_output_the_last_that_ends_wins(tmp_path, monkeypatch, place):
     """The second one runs as a whole while the first one merges words, or has written a part of its model."""
     source = write_records(tmp_path / "texts.csv")
-    fit = ("fit", source, "--folds", 0, "--no-report", "--out", tmp_path / "texts.bagwise", "--to")
+    fit = ("fit", source, "--folds", 0, "--no-report", "--out", tmp_path / "texts.bagwise", "--groups")
     real, seen = pkgutil.resolve_name(place), []
 
     def overtaken(*given, **options):
