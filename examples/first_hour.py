@@ -78,7 +78,7 @@ def write_images(folder: Path) -> None:
 # A heading begins with "# "; other lines are prose, or commands after "$ ".
 HOUR = f"""
 # Texts, from a folder as it is
-The folders are the classes; the files have no endings. A dry run says what would be done, and how long it would take.
+The folders are the classes; the files have no endings. A dry run says what would be done.
 $ bagwise fit docs --dry-run
 $ bagwise fit docs
 The model has been written, with a search index and a report. New texts say how good it is.

@@ -337,8 +337,7 @@ def test_a_dry_run_writes_nothing(stripes, tmp_path, monkeypatch):
     assert "nothing was written" in output
     assert list(tmp_path.iterdir()) == []
     plan = as_json("fit", stripes / "stripes.zip", *IMAGES, "--dry-run")["plan"]
-    assert plan["n_words"] == 12
-    assert plan["seconds"] == pytest.approx(sum(step["seconds"] for step in plan["steps"]))
+    assert (plan["n_words"], plan["sizes"], plan["n_folds"]) == (12, [2, 4, 5, 10, 12], 2)
 
 
 def test_criteria_are_compared_on_the_same_folds(tmp_path):

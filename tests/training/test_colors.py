@@ -143,8 +143,7 @@ def test_reports_show_patches_of_both_vocabularies_in_colour(fit, tmp_path):
 def test_plans_and_comparisons_know_both_vocabularies(colored):
     plan = plan_fit(colored, **SMALL)
     assert plan.n_words == 18
-    assert "by DenseSIFT and ColorCells" in plan.steps[0].what
-    assert [step.what for step in plan.steps][1] == "learn 12 and 6 words"
+    assert plan.descriptors == ("DenseSIFT", "ColorCells")
     compared = compare_criteria(colored, criteria=["aib"], **SMALL)
     assert compared[0].path.sizes[-1] == 18
 

@@ -29,7 +29,6 @@ from bagwise.errors import BagwiseError, unknown_name
 __all__ = ["compare", "demo", "fit", "run_fit"]
 
 _MOST_COLUMNS = 6  # of a table of methods; more are its rows
-_LONG_WARM_UP = 5.0  # seconds; loading compiled code takes less
 _PANEL = "Train"
 
 Source = Annotated[
@@ -94,7 +93,7 @@ def fit(
         ),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the steps with estimates of memory and time; write nothing.")
+        bool, typer.Option("--dry-run", help="Print items, method, memory and outputs; write nothing.")
     ] = False,
     force: Force = False,
     scheduler: Scheduler = None,
@@ -322,38 +321,29 @@ def _mark(size: int, model: Any) -> str:
     return "<- " + "; ".join(marks) if marks else ""
 
 
-def _between(times: Any) -> str:
-    return f"{duration(times.low)} to {duration(times.high)}"
-
-
 def _print_plan(session: Session, source: Path, options: Any, outputs: FitOutputs, force: bool) -> None:
     from bagwise._utils.memory import readable_size
     from bagwise.training import plan_fit
-    from bagwise.training.fit import DEFAULT_GROUPS
 
     plan = plan_fit(source, **options.to_dict())
     session.answer(plan=plan.to_dict(), would_write=[str(path) for path in outputs.all()])
     classes = f", {how_many(len(plan.classes), 'classes')}" if plan.classes else ", no classes"
     apart = f"; {plan.n_test:,} more in the test split" if plan.n_test else ""
     session.say(f"{printable(plan.source)}: {how_many(plan.n_items, plan.modality)}{classes}{apart}")
-    session.say("Steps:")
-    for step in plan.steps:
-        session.say(f"  {step.what}, about {duration(step.seconds)} ({_between(step)})")
-    validated = any(step.stage == "cross-validation" for step in plan.steps)
-    chosen = "chosen by cross-validation" if validated else f"{min(DEFAULT_GROUPS, plan.n_words)} by default"
-    session.say(f"Groups: {chosen if plan.n_groups == 'auto' else plan.n_groups}.")
+    by = f", of {' and '.join(plan.descriptors)}" if plan.descriptors else ""
+    session.say(f"Words: {'at most ' if plan.modality == 'texts' else ''}{plan.n_words:,}{by}.")
+    session.say(f"Method: merged by {plan.criterion} ({plan.reason}).")
+    session.say(f"Groups: {'chosen by cross-validation' if plan.n_groups == 'auto' else plan.n_groups}.")
+    if plan.n_folds:
+        sizes = how_many(len(plan.sizes), "numbers")
+        session.say(f"Errors: at {sizes} of groups, by {plan.n_folds} folds of cross-validation.")
     free = "" if plan.free is None else f" of {readable_size(plan.free)} available"
     session.say(f"Memory: about {readable_size(plan.memory)}{free}.")
-    session.say(f"Time: about {duration(plan.seconds)} ({_between(plan)}), beside starting and writing results.")
-    if plan.warm_up >= _LONG_WARM_UP:
-        session.say(f"Compiling took {duration(plan.warm_up)} now, which later runs are spared.")
     if plan.free is not None and plan.memory > plan.free:
         session.note("This is more memory than available. Use a smaller vocabulary (--words), or another machine.")
     session.say(f"Outputs: {', '.join(printable(path) for path in outputs.all())}. Dry run: nothing was written.")
     for note in plan.notes:
         session.note(note)
-    if options.cache is not None:
-        session.note("What is in the cache was not looked at; the run may be faster.")
     existing = [path for path in outputs.all() if path.exists()]
     if existing and not force:
         session.note(f"{existing[0]} exists already; give --force to replace it.")

@@ -1,11 +1,12 @@
-"""`--dry-run` says what a run would do, how long it takes, and what it would note."""
+"""`--dry-run` says what a run would do, and what it would note."""
+
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from bagwise import Model, fit_model
-from bagwise.training import plan_fit
-from bagwise.training.forecast import _continued, _Measured
+from bagwise.training import plan, plan_fit
 from commands import as_json, bagwise
 from small_sources import texts, write_image_folder, write_records, write_table
 
@@ -34,39 +35,47 @@ def sources(kind, folder):
 
 
 @pytest.mark.parametrize("kind", ["images", "texts", "unlabelled", "table"])
-def test_a_plan_has_the_stages_and_notes_of_the_run(kind, tmp_path):
+def test_a_plan_has_the_words_the_method_and_the_notes_of_the_run(kind, tmp_path):
     source, options = sources(kind, tmp_path)
-    plan = as_json("fit", source, *options, "--out", tmp_path / "a.bagwise", "--dry-run")["plan"]
-    assert not (tmp_path / "a.bagwise").exists()
-    told = as_json("fit", source, *options, "--out", tmp_path / "a.bagwise", *SMALL)
-    stages = {step["stage"] for step in plan["steps"]}
-    assert stages | {"writing"} == set(told["seconds"])
-    assert ("evaluation" in stages) == ("test" in told)
-    assert plan["notes"] == told["notes"]
-    assert plan["n_words"] == Model.load(tmp_path / "a.bagwise").hierarchy.n_words
-    for step in [*plan["steps"], plan]:
-        assert 0 <= step["low"] <= step["seconds"] <= step["high"]
-    assert plan["seconds"] == pytest.approx(sum(step["seconds"] for step in plan["steps"]))
+    told = as_json("fit", source, *options, "--out", tmp_path / "a.bagwise", "--dry-run")
+    plan = told["plan"]
+    assert not list(tmp_path.glob("a.*"))
+    assert {Path(name).name for name in told["would_write"]} == {"a.bagwise", "a.index", "a.report.html"}
+    run = as_json("fit", source, *options, "--out", tmp_path / "a.bagwise", *SMALL)
+    model = Model.load(tmp_path / "a.bagwise")
+    assert plan["notes"] == run["notes"]
     assert plan["notes"] or kind == "images"
+    assert (plan["n_test"] > 0) == ("test" in run)
+    assert plan["n_items"] == model.provenance["n_items"]
+    assert plan["n_words"] == model.hierarchy.n_words
+    assert plan["descriptors"] == [record.name for record in model.descriptor_records]
+    assert (plan["criterion"], plan["reason"]) == (model.hierarchy.criterion, model.provenance["criterion_reason"])
+    assert (plan["n_folds"] > 0) == (model.path is not None)
+    if model.path is not None:
+        assert plan["sizes"] == list(model.path.sizes)
+    assert plan["memory"] > 0
 
 
-def test_a_plan_shows_ranges_and_notes(tmp_path):
+def test_a_plan_is_printed(tmp_path):
     source, _ = sources("table", tmp_path)
     shown = bagwise("fit", source, "--out", tmp_path / "a.bagwise", "--dry-run")
-    assert "merge 3 words by aib, about " in shown
-    assert " s to " in shown
-    assert "exists already" not in shown
+    for line in (
+        "table.csv: 30 rows, 2 classes",
+        "Words: 3.",
+        "Method: merged by aib (columns are measurements).",
+        "Groups: chosen by cross-validation.",
+        "Errors: at 2 numbers of groups, by 5 folds of cross-validation.",
+        "Memory: about ",
+    ):
+        assert line in shown
     assert not list(tmp_path.glob("a.*"))
 
 
 def test_a_plan_without_cross_validation_chooses_no_groups_by_it(tmp_path):
     source, options = sources("unlabelled", tmp_path)
     shown = bagwise("fit", source, *options, "--out", tmp_path / "a.bagwise", "--dry-run")
-    n_words = plan_fit(source).n_words
-    assert f"Groups: {min(50, n_words)} by default." in shown
-    source, _ = sources("table", tmp_path)
-    shown = bagwise("fit", source, "--out", tmp_path / "a.bagwise", "--dry-run")
-    assert "Groups: chosen by cross-validation." in shown
+    assert f"Groups: {min(50, plan_fit(source).n_words)}." in shown
+    assert "Errors" not in shown
 
 
 @pytest.mark.parametrize("options", [{"n_groups": 3}, {"criterion": "csm"}, {"folds": 0}])
@@ -74,30 +83,24 @@ def test_plans_of_other_options(options, tmp_path):
     source = write_records(tmp_path / "texts.csv")
     plan = plan_fit(source, **options)
     fitted = fit_model(source, **options).result
-    assert {step.stage for step in plan.steps} == set(fitted.timings)
     assert plan.notes == fitted.notes
     assert plan.criterion == fitted.model.hierarchy.criterion
+    assert plan.n_groups in ("auto", fitted.model.n_groups)
+    assert fitted.model.path is None or fitted.model.path.sizes == plan.sizes
 
 
-def test_pyramids_and_videos_like_images(tmp_path):
-    source = write_image_folder(tmp_path / "photos")
-    plan = plan_fit(source, n_words=10, pyramid=5, n_groups=4)
-    assert plan.n_features == 20
-    assert [step.stage for step in plan.steps][:3] == ["describing", "learning words", "counting words"]
+def test_pyramids_have_features_in_every_cell(tmp_path):
+    assert plan_fit(write_image_folder(tmp_path / "photos"), n_words=10, pyramid=5, n_groups=4).n_features == 20
+
+
+def test_of_many_texts_some_are_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(plan, "_TEXTS", 6)
+    source = write_records(tmp_path / "texts.csv")
+    assert plan_fit(source).n_words == 30_000
+    assert plan_fit(source, n_words=50).n_words == 50
 
 
 def test_a_plan_looks_at_no_cache_and_writes_none(tmp_path):
     source = write_table(tmp_path / "table.csv")
     bagwise("fit", source, "--dry-run", "--cache", tmp_path / "cache", "--out", tmp_path / "a.bagwise")
     assert not (tmp_path / "cache").exists()
-
-
-def test_times_are_continued_by_their_powers():
-    def seconds(n, d):
-        return {"Merging words": 1e-7 * d**2, "Training a classifier on all words": 1e-5 * n * d**0.5}
-
-    measured = [_Measured(n, d, seconds(n, d)) for n, d in ((200, 1000), (200, 2000), (400, 2000), (400, 4000))]
-    for step, wanted in seconds(4000, 30_000).items():
-        found = _continued(measured, step, 4000, 30_000)
-        assert wanted / 2 < found < 2 * wanted
-    assert _continued(measured, "Merging words", 400, 4000) == measured[-1].seconds["Merging words"]
