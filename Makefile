@@ -18,7 +18,7 @@ JOBS ?= 2
 PYTHONS ?= python3.11 python3.12 python3.13 python3.14
 comma := ,
 
-.PHONY: demo docs browser web test test-fast lint types imports check check-often stress properties fuzz mutants bench \
+.PHONY: demo docs browser web test test-fast lint types imports check check-often stress properties fuzz mutants lines bench \
 	check-minimum dist format clean clean-cache golden golden-record
 
 demo: $(VENV)/.installed
@@ -81,7 +81,11 @@ fuzz: $(VENV)/.installed-dev
 
 # break the library in one place at a time: do the tests notice?
 mutants: $(VENV)/.installed-dev
-	$(BIN)/python tests/mutants.py
+	$(BIN)/python benchmarks/mutants
+
+# lines and files of each package, and of tests
+lines:
+	@$(PYTHON) benchmarks/lines.py
 
 # does small data give what it gave before? About a minute; changes that are meant stand in benchmarks/golden/changes.txt
 golden: $(VENV)/.installed-dev

@@ -1,7 +1,5 @@
 """Commands on a cluster: what they print and write is what they do without one."""
 
-import json
-
 import pytest
 
 from bagwise import open_collection
@@ -151,7 +149,7 @@ def test_features_on_a_cluster_are_the_same(texts, address, tmp_path):
     assert parts[0] == parts[1]
     said = bagwise(*given, "--out", tmp_path / "c.parquet", "--scheduler", address, code=1)
     assert "Workers write a folder of parts" in said
-    assert json.loads(parts[0]["_SUCCESS"])["n_rows"] == len(open_collection(texts / "texts.csv"))
+    assert set(parts[0]) == {"_SUCCESS", "part-00000.parquet"}
 
 
 def test_pages_show_items_by_url_if_it_is_given(photos, address, tmp_path):

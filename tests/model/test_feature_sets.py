@@ -1,4 +1,4 @@
-"""Features written while items are read: as `Model.transform`, whole or not at all, resumed."""
+"""Features written while items are read: as `Model.transform`, whole or not at all."""
 
 import io
 import json
@@ -58,22 +58,19 @@ def test_a_file_has_row_groups_that_are_the_features(model, items, tmp_path, whe
 
 
 @pytest.mark.parametrize("where", ["path", "url"])
-def test_a_data_set_goes_on_where_it_was(model, items, tmp_path, where, monkeypatch):
+def test_a_data_set_is_whole_or_not_there(model, items, tmp_path, where):
     out = str(tmp_path / "parts") if where == "path" else "memory://features/parts"
-    calls = []
 
     def stop(step, done, total):
-        calls.append(done)
         if done > 6:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         write_features(model, items, out, rows_per_part=4, progress=stop)
-    assert Storage.of(out).names() == ["part-00000.parquet"]
+    assert Storage.of(out).names() == []
     written = write_features(model, items, out, rows_per_part=4)
-    assert (written.n_items, written.n_resumed) == (12, 1)
+    assert (written.n_items, written.skipped) == (12, ())
     assert Storage.of(out).names() == [SUCCESS, *(f"part-{k:05}.parquet" for k in range(3))]
-    assert json.loads(Storage.of(out).read(SUCCESS))["n_rows"] == 12
     np.testing.assert_array_equal(
         np.concatenate([matrix_of(table, model) for table in tables(out)]), model.transform(items).toarray()
     )
@@ -81,11 +78,10 @@ def test_a_data_set_goes_on_where_it_was(model, items, tmp_path, where, monkeypa
     np.testing.assert_array_equal(again.X, model.transform(items).toarray())
     assert (list(again.ids), again.labels.tolist()) == (items.ids, items.labels.tolist())
     assert [len(part.open()) for part in again.partitions(2)] == [6, 6]
-    assert write_features(model, items, out, rows_per_part=4).n_resumed == 3
-    with pytest.raises(BagwiseError, match="of another model, of other items or by other options"):
+    with pytest.raises(BagwiseError, match="holds features already"):
         write_features(model, items[1:], out, rows_per_part=4)
     assert len(tables(out)) == 3
-    assert write_features(model, items[1:5], out, rows_per_part=4, force=True).n_resumed == 0
+    write_features(model, items[1:5], out, rows_per_part=4, force=True)
     assert [table.num_rows for table in tables(out)] == [4]
 
 
@@ -108,8 +104,6 @@ def test_items_that_cannot_be_read(model, items, tmp_path):
     written = write_features(model, items, tmp_path / "f", rows_per_part=2, on_error="skip")
     assert [one.id for one in written.skipped] == [items[k].id for k in (0, 1, 5)]
     assert written.n_items == 9
-    again = write_features(model, items, tmp_path / "f", rows_per_part=2, on_error="skip")
-    assert again.skipped == written.skipped
     for name in ("f.parquet", "g"):
         with pytest.raises(NothingReadError):
             write_features(model, items[:2], tmp_path / name, on_error="skip")
@@ -123,8 +117,7 @@ def test_other_folders_are_left_alone(model, items, tmp_path):
     (tmp_path / "mine" / "notes.txt").write_text("mine")
     with pytest.raises(BagwiseError, match=r"it holds notes\.txt"):
         write_features(model, items, tmp_path / "mine")
-    (tmp_path / "mine" / "notes.txt").rename(tmp_path / "mine" / "part-00000.parquet")  # of another program
-    assert write_features(model, items, tmp_path / "mine").n_resumed == 0
+    assert (tmp_path / "mine" / "notes.txt").read_text() == "mine"
 
 
 def test_models_are_loaded_by_url(model, tmp_path):
@@ -150,11 +143,8 @@ def test_workers_write_the_same_parts(model, items, tmp_path, where, monkeypatch
     assert done == [(5, 12), (10, 12), (12, 12)]
     here, there = Storage.of(tmp_path / "here"), Storage.of(out)
     assert {name: there.read(name) for name in there.names()} == {name: here.read(name) for name in here.names()}
-    there.remove("part-00001.parquet")
-    there.remove(SUCCESS)
-    assert write_features(model, items, out, rows_per_part=5, client=workers).n_resumed == 2
     with pytest.raises(BagwiseError, match="Workers write the parts of a folder"):
         write_features(model, items, tmp_path / "f.parquet", client=workers)
-    monkeypatch.setattr("bagwise.model.feature_sets._write_part", lambda *given: (given[3].num_rows, []))
+    monkeypatch.setattr("bagwise.model.feature_sets._write_part", lambda *given: (1, []))
     with pytest.raises(BagwiseError, match=r"written part-00000.parquet, but .* does not have it here"):
         write_features(model, items, tmp_path / "elsewhere", client=workers)

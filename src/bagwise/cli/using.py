@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -94,12 +93,11 @@ def transform(
 def _write_parquet(
     session: Session, model: Any, source: Any, out: Any, how: tuple[bool, bool], options: Any, client: Any
 ) -> Any:
-    """Write features while items are read; parts of a folder that an interrupted run has written stay."""
+    """Write features while items are read."""
     from bagwise.distributed.executors import executor_of
     from bagwise.model.feature_sets import write_features as write_while_reading
     from bagwise.training import open_items
 
-    session.resumes = True if not os.fspath(out).endswith(".parquet") else None
     executor = None if client is None else executor_of(client, session.progress)
     collection = open_items(model, source, options, executor)
     given = {name: getattr(options, name) for name in ("on_error", "n_jobs", "cache")}
@@ -109,8 +107,6 @@ def _write_parquet(
     written = write_while_reading(model, collection, out, **given, client=client, progress=session.progress)
     skipped = (*collection.skipped, *written.skipped)
     tell_of(session, collection, skipped, len(collection) + len(collection.skipped))
-    if written.n_resumed:
-        session.note(f"Parts of an earlier run that were kept: {written.n_resumed:,}.")
     return written
 
 

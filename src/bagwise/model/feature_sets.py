@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -17,12 +16,9 @@ import scipy.sparse as sp
 from bagwise._io.storage import Storage, as_place, open_for_writing, with_options_of
 from bagwise._utils.checks import as_count
 from bagwise._utils.extras import require
-from bagwise._utils.json_text import parse_json
 from bagwise.errors import BagwiseError, in_python
-from bagwise.model.files import model_bytes
 from bagwise.model.vectorizers import Progress, no_progress
 from bagwise.sources.collection import Collection
-from bagwise.sources.contents import as_file
 from bagwise.sources.items import NothingReadError, Skipped
 
 __all__ = ["SUCCESS", "WrittenFeatures", "feature_table", "unique_names", "write_features"]
@@ -38,12 +34,11 @@ _ABOUT = b"bagwise"
 
 @dataclass(frozen=True)
 class WrittenFeatures:
-    """What was written: numbers of rows and features, items that could not be read, parts of an earlier run."""
+    """What was written: numbers of rows and features, and items that could not be read."""
 
     n_items: int
     n_features: int
     skipped: tuple[Skipped, ...]
-    n_resumed: int
 
 
 def write_features(
@@ -77,13 +72,13 @@ def write_features(
           uploaded, when it is complete. What the end of the file says about its row groups is held until then: for
           millions of items, a folder is better.
         - Otherwise a folder: a data set of parts ``part-00000.parquet``, … of `rows_per_part` items each. A part takes
-          its name when it is complete (an object of a store is visible only then); ``_SUCCESS`` comes last. If a run
-          was interrupted, the same call goes on: parts of the same model, items and options stay.
+          its name when it is complete (an object of a store is visible only then); ``_SUCCESS`` comes last. If the run
+          ends with an error, its parts are removed.
     histograms : bool, default=False
         Write histograms over the full vocabulary, not features of groups.
     rows_per_part : int, default=4096
     force : bool, default=False
-        Replace a complete data set of another model, other items or options, which is an error otherwise.
+        Replace the parts of a folder that has some, which is an error otherwise.
     storage_options : mapping, default=None
         For URLs, see `bagwise.open_collection`; also for `cache`, if it is on the same store or server.
     on_error, n_jobs, cache
@@ -154,12 +149,6 @@ class _Job:
 
         return self.maker.table(self.collection[start:stop], follow)
 
-    def key(self, number: int, of_model: str) -> str:
-        """Return a key of the content of a part: model, items, options."""
-        about, maker = self.collection._reference(*self.bounds[number]).key(), self.maker
-        told = [of_model, about, maker.histograms, maker.names, maker.with_splits, maker.reading["on_error"]]
-        return hashlib.blake2b(repr(told).encode("utf-8", "backslashreplace"), digest_size=16).hexdigest()
-
 
 def feature_table(matrix: Any, items: Collection, names: Sequence[str], with_splits: bool = False) -> Any:
     """Return a table of pyarrow: of features, if they have names, otherwise of sparse rows."""
@@ -219,117 +208,64 @@ def _write_file(job: _Job, place: Any) -> WrittenFeatures:
             n += table.num_rows
         if writer is None:
             raise NothingReadError(skipped, job.collection.source)
-    return WrittenFeatures(n, job.maker.n_features, tuple(skipped), 0)
+    return WrittenFeatures(n, job.maker.n_features, tuple(skipped))
 
 
 def _write_parts(job: _Job, storage: Storage, force: bool, client: Any) -> WrittenFeatures:
-    """Write a part for each range of items, but those that an earlier run has written."""
-    of_model = hashlib.blake2b(model_bytes(job.maker.model), digest_size=16).hexdigest()
-    keys = [job.key(number, of_model) for number in range(len(job.bounds))]
-    names = [f"part-{number:05}.parquet" for number in range(len(job.bounds))]
-    held: dict[int, dict[str, Any]] = {}
-    there = storage.names()
-    _check_folder(storage, there)
-    storage.check_writable()
-    for number, name in enumerate(names):
-        about = _about(storage, name) if name in there else None
-        if about is not None and about.get("key") == keys[number]:
-            held[number] = about
-    others = set(there) - {SUCCESS, *(names[number] for number in held)}
-    if SUCCESS in there and others and not force:
-        raise BagwiseError(
-            f"{storage} holds features of another model, of other items or by other options. Give a new folder, or "
-            f"replace them by {in_python('force=True', '--force')}."
-        )
-    storage.remove(SUCCESS)
-    for name in others:
-        storage.remove(name)
-    told = {number: about["skipped"] for number, about in held.items()}
-    n = sum(about["n_rows"] for about in held.values())
-    left = [number for number in range(len(names)) if number not in held]
-    some = [names[number] for number in left], [keys[number] for number in left]
-    made = _made_here(job, storage, left, *some) if client is None else _made_there(job, storage, left, *some, client)
-    for number, (n_rows, skipped) in zip(left, made, strict=True):
-        told[number] = skipped
-        n += n_rows
-    all_skipped = tuple(Skipped(*one) for number in sorted(told) for one in told[number])
-    if n:
-        about = {"n_rows": n, "n_features": job.maker.n_features, "n_skipped": len(all_skipped), "model": of_model}
-        storage.write(SUCCESS, json.dumps(about).encode())
-    return WrittenFeatures(n, job.maker.n_features, all_skipped, len(held))
-
-
-# Rows of a part that was written, and items that could not be read.
-_Made = tuple[int, list[Skipped]]
-
-
-def _made_here(job: _Job, storage: Storage, numbers: list[int], names: list[str], keys: list[str]) -> Iterator[_Made]:
-    """Write parts one after the other."""
-    for number, name, key in zip(numbers, names, keys, strict=True):
-        yield _write_part(storage, name, key, *job.table(number))
-
-
-def _made_there(
-    job: _Job, storage: Storage, numbers: list[int], names: list[str], keys: list[str], client: Any
-) -> list[_Made]:
-    """Let workers write parts."""
+    """Write a part for each range of items."""
     from bagwise.distributed.executors import executor_of
 
-    executor, n = executor_of(client, job.report), len(numbers)
-    bounds = [job.bounds[number] for number in numbers]
-    references = [job.collection._reference(*bound) for bound in bounds]
-    shared = executor.share((job.maker, storage))
-    sizes = [stop - start for start, stop in bounds]
-    parts = executor.map(_make_part, [shared] * n, references, names, keys, step="Counting words", sizes=sizes)
-    made = executor.gather(parts)
-    there = set(storage.names())
-    lost = next((name for name, (n_rows, _) in zip(names, made, strict=True) if n_rows and name not in there), None)
-    if lost is not None:
-        raise BagwiseError(
-            f"A worker has written {lost}, but {storage} does not have it here. Give a folder that all machines share, "
-            "or a URL such as s3://bucket/folder."
-        )
-    return made
+    names = [f"part-{number:05}.parquet" for number in range(len(job.bounds))]
+    _empty(storage, force)
+    storage.check_writable()
+    executor, n = executor_of(client, job.report), len(names)
+    references = [job.collection._reference(*bound) for bound in job.bounds]
+    shared, sizes = executor.share((job.maker, storage)), [stop - start for start, stop in job.bounds]
+    try:
+        parts = executor.map(_write_part, [shared] * n, references, names, step="Counting words", sizes=sizes)
+        made = executor.gather(parts)
+        there = set(storage.names())
+        lost = next((name for name, (n_rows, _) in zip(names, made, strict=True) if n_rows and name not in there), None)
+        if lost is not None:
+            raise BagwiseError(
+                f"A worker has written {lost}, but {storage} does not have it here. Give a folder that all machines "
+                "share, or a URL such as s3://bucket/folder."
+            )
+        n_rows = sum(one for one, _ in made)
+        if n_rows:
+            storage.write(SUCCESS, b"")
+    except BaseException:
+        for name in names:
+            storage.remove(name)
+        raise
+    return WrittenFeatures(n_rows, job.maker.n_features, tuple(one for _, skipped in made for one in skipped))
 
 
-def _make_part(shared: tuple[_Maker, Storage], reference: Any, name: str, key: str) -> _Made:
+def _write_part(shared: tuple[_Maker, Storage], reference: Any, name: str) -> tuple[int, list[Skipped]]:
+    """Write the features of some items, and return their number, with the items that could not be read."""
     maker, storage = shared
-    return _write_part(storage, name, key, *maker.table(reference.open()))
-
-
-def _write_part(storage: Storage, name: str, key: str, table: Any, skipped: list[Skipped]) -> _Made:
-    """Write a table, unless it is None, with its key."""
+    table, skipped = maker.table(reference.open())
     if table is None:
         return 0, skipped
     parquet = require("pyarrow.parquet", "io", "Writing Parquet files")
-    about = json.loads((table.schema.metadata or {}).get(_ABOUT, b"{}"))
-    about |= {"key": key, "n_rows": table.num_rows, "skipped": skipped}
     content = io.BytesIO()
-    parquet.write_table(table.replace_schema_metadata({_ABOUT: json.dumps(about)}), content, write_statistics=False)
+    parquet.write_table(table, content, write_statistics=False)
     storage.write(name, content.getvalue())
     return table.num_rows, skipped
 
 
-def _check_folder(storage: Storage, names: Sequence[str]) -> None:
-    """Raise an error if a folder holds something else than parts."""
+def _empty(storage: Storage, force: bool) -> None:
+    """Remove the parts of an earlier data set, or raise an error if there are some, or something else."""
+    names = storage.names()
     other = next((name for name in names if name != SUCCESS and not _is_part(name)), None)
     if other is not None:
         raise BagwiseError(f"{storage} is not a folder of features: it holds {other}. Give a new folder.")
+    if names and not force:
+        how = in_python("force=True", "--force")
+        raise BagwiseError(f"{storage} holds features already. Give a new folder, or replace them by {how}.")
+    for name in sorted(names, key=lambda one: one != SUCCESS):  # which says that all others are there
+        storage.remove(name)
 
 
 def _is_part(name: str) -> bool:
     return name.startswith("part-") and name.endswith(".parquet") and "/" not in name
-
-
-def _about(storage: Storage, name: str) -> dict[str, Any] | None:
-    """Return what a part says of itself; None if it is damaged, or of another program."""
-    arrow, parquet = (require(one, "io", "Writing Parquet files") for one in ("pyarrow", "pyarrow.parquet"))
-    try:
-        with as_file(storage.file(name)).open() as file:  # of which the end is read
-            about = parse_json((parquet.read_schema(file).metadata or {}).get(_ABOUT, b"null"))
-    except (arrow.ArrowException, OSError, ValueError, RecursionError):
-        return None
-    complete = (
-        isinstance(about, dict) and isinstance(about.get("n_rows"), int) and isinstance(about.get("skipped"), list)
-    )
-    return about if complete else None

@@ -1,9 +1,10 @@
-"""Changes of the library that tests must notice; ``tests/mutants.py`` makes them."""
+"""Changes of the library that tests must notice."""
 
 from __future__ import annotations
 
-from merging_mutants import MERGING
 from mutant import Mutant
+
+from merging import MERGING
 
 MUTANTS = [
     *MERGING,
@@ -346,8 +347,8 @@ MUTANTS = [
     Mutant(
         "explanation: words of all cells share the feature of the first",
         "model/explanation.py",
-        "own = cells * n + table[words]",
-        "own = 0 * cells + table[words]",
+        "own = cells * n + model.lookup[words]",
+        "own = 0 * cells + model.lookup[words]",
         "model/test_explanation.py",
     ),
     Mutant(
