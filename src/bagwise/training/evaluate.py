@@ -263,8 +263,8 @@ def compare_criteria(
         advice = "Put items into one folder per class, or name the column of labels."
         raise BagwiseError(
             "Comparing criteria means comparing errors, which needs at least two classes of two items or more. "
-            f"{' '.join([*prepared.log.notes, advice])} Without labels, fit models with the criteria mmi and lpp, and "
-            "look at their groups."
+            f"{' '.join([*prepared.log.notes, advice])} Without labels, fit models with the criteria clusters and mmi, "
+            "and look at their groups."
         )
     n_words = prepared.data.n_words
     if sizes is not None and (not sizes or any(not 1 <= size <= n_words for size in sizes)):
