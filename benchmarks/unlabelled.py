@@ -237,15 +237,19 @@ def _clusters(features: Any, k: int) -> Any:
 
 
 def _model(path: Path, method: str, k: int, before: float, **options: Any) -> Iterator[Any]:
+    from sklearn.preprocessing import normalize
+
     from bagwise import WordMerger, fit_model
 
     model = fit_model(path, **options)
     features = model.group(model.result.data.histograms)
+    features = features.toarray() if hasattr(features, "toarray") else features
     _clusters(features, k)
     spent, memory, more = time.process_time() - before, peak_memory(), {"n_groups": model.n_groups}
     if model.modality == "texts" and model.hierarchy.criterion == "clusters":
         X, started = model.result.data.whole(), time.process_time()
-        _clusters(WordMerger(N_GROUPS, criterion="clusters").fit(X).transform(X), k)
+        sums = WordMerger(N_GROUPS, criterion="clusters").fit(X).transform(X)
+        _clusters(np.sqrt(normalize(sums, "l1").toarray()), k)
         more["learning"] = time.process_time() - started
     yield method, features, {"cpu": spent, "memory": memory} | more
     if method == OURS:

@@ -28,8 +28,8 @@ Values = NDArray[np.float64]
 _SMALLEST = np.finfo(np.float64).tiny
 # Columns are processed in blocks of this many numbers, which stay in the cache.
 _BLOCK = 2**15
-# Bounds of pairs that are computed at a time.
-_BOUNDS = 2**22
+# Bounds of pairs that are computed at a time, which stay in the cache as well.
+_BOUNDS = 2**19
 
 
 class Scoring(ABC):
