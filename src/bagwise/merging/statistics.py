@@ -431,7 +431,7 @@ class Statistics:
             arrays = {name: tensors[name] for name in _ARRAYS}
             unit = header["unit"]
             unit = np.inf if unit is None else float(unit)
-            known: dict[str, Any] = arrays | parts | {"unit": unit, "n_labels": header.get("n_labels", 1)}
+            known: dict[str, Any] = arrays | parts | {"unit": unit, "n_labels": header["n_labels"]}
             return cls(classes=classes, sparse=header["sparse"], **known)
         except (ValueError, KeyError, TypeError, OverflowError) as error:
             raise BagwiseError(f"{os.fspath(path)} is not a whole file written by Statistics.save: {error}") from error
