@@ -283,8 +283,8 @@ def test_headers_of_files_are_not_believed(tmp_path, wrong, message):
     content = path.read_bytes()
     length = int.from_bytes(content[:8], "little")
     entries = json.loads(content[8 : 8 + length])
-    header = json.loads(entries["__metadata__"]["bagwise"]) | wrong
-    text = json.dumps(entries | {"__metadata__": {"bagwise": json.dumps(header)}}).encode()
+    entries["__metadata__"]["bagwise"] = json.dumps(json.loads(entries["__metadata__"]["bagwise"]) | wrong)
+    text = json.dumps(entries).encode()
     path.write_bytes(len(text).to_bytes(8, "little") + text + content[8 + length :])
     if message is None:  # no memory is taken for strings of that length
         assert Statistics.load(path).classes.nbytes == 8
