@@ -42,6 +42,7 @@ def workers():
             n_workers=6,
             threads_per_worker=1,
             processes=False,
+            protocol="tcp://",  # what workers pass on is pickled, as between processes: files of a lost one are gone
             dashboard_address="127.0.0.1:0",
             silence_logs=logging.CRITICAL,
         ) as cluster,
