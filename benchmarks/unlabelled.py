@@ -9,7 +9,8 @@ Labels judge, and nothing else: the files that are fitted have none. Their numbe
 
 - Ours is ``fit_model(file)`` with nothing set: 50 groups. Features are those of the model, `Model.group`. "mmi" is the
   same with that criterion (and 3000 words of texts). SIFT words are ``descriptor="sift+color"``.
-- Texts: the same words for all, ``\w\w+`` in lower case, the 20,000 most frequent. SVD of 50 and NMF begin with
+- Texts: the same words for all, ``\w\w+`` in lower case, the 20,000 most frequent, but for LDA, which leaves out
+  English stop words. SVD of 50 and NMF begin with
   sublinear TF-IDF; NMF and LDA have a topic for each class, and are clustered as all others are. The sentence network
   is all-MiniLM-L6-v2, where ``sentence-transformers`` and its file are installed.
 - Images: the average of the network of our default over each image, standardised; roots of relative frequencies of 1000
@@ -524,7 +525,11 @@ def targets(all_results: dict[str, Results]) -> list[tuple[str, float, str, floa
             (f"{N_TIMED:,} texts, GB", one["memory"] / 1e9, "<=", 1.0),
             ("learning, times SVD + k-means", one["learning"] / other["learning"], "<=", 2.0),
         ]
-    return [(what, value, how, goal) for what, value, how, goal in wanted if value is not None and goal is not None]
+    return [
+        (what, round(value, 3), how, goal)
+        for what, value, how, goal in wanted
+        if value is not None and goal is not None
+    ]
 
 
 def main() -> None:
