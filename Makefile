@@ -36,7 +36,7 @@ browser:
 
 web: $(VENV)/.installed-dev
 	npm install --silent --no-audit --no-fund --prefix build/web onnxruntime-web
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/model/test_onnx_web.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/app/model/test_onnx_web.py
 
 test: lint types imports check
 
@@ -100,7 +100,7 @@ bench: $(VENV)/.installed
 # the tests of merging, sources, models, reports and commands with the oldest versions that pyproject.toml admits;
 # packages that only tests need are new ones
 MINIMUM := image,video,cli,plot,report,explore,ann,dask,io,onnx,anndata,network
-MINIMUM_TESTS := tests/merging tests/kernels tests/descriptors tests/codebooks tests/model tests/sources tests/report tests/cli \
+MINIMUM_TESTS := tests/merging tests/kernels tests/descriptors tests/codebooks tests/app/model tests/sources tests/app/report tests/app/cli \
 	tests/retrieval tests/test_estimators.py
 check-minimum:
 	$(PYTHON) -m venv --clear .venv-minimum

@@ -47,7 +47,7 @@ N_WORDS, TO = 1000, 50
 MEASURED = """
 import resource, sys
 result = sys.argv.pop(1)
-from bagwise.cli import main
+from bagwise.app.cli import main
 try:
     main()
 finally:
@@ -194,9 +194,9 @@ def photographs() -> list[np.ndarray]:
 def make_model(path: Path) -> list[np.ndarray]:
     """Learn a model of the usual size and save it; gives the images."""
     from bagwise import Model, merge_words
+    from bagwise.app.model import Head
     from bagwise.codebooks import learn_codebook
     from bagwise.descriptors import DenseSIFT
-    from bagwise.model import Head
 
     images = photographs()
     descriptor = DenseSIFT(step=4)

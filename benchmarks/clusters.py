@@ -35,7 +35,7 @@ from typing import Any
 
 import numpy as np
 
-from bagwise.model.visual import MOST_SAMPLED
+from bagwise.app.model.visual import MOST_SAMPLED
 from cluster_data import N_CLASSES, N_TOKENS
 from harness import machine, print_table
 
@@ -105,9 +105,9 @@ def measure(
     modality: str, n: int, workers: int | None, memory_limit: str | None, as_dask: bool = False
 ) -> dict[str, Any]:
     """One fit; `workers` None: in memory, 0: partitions in this process; `as_dask`: freed memory is given back."""
+    from bagwise.app import FitOptions, run_fit
     from bagwise.distributed import connected
     from bagwise.distributed.executors import LocalExecutor
-    from bagwise.training import FitOptions, run_fit
     from cluster_data import make_collection
 
     options = FitOptions(**OPTIONS[modality], n_jobs=1, memory_limit=memory_limit)
@@ -226,8 +226,8 @@ def constants(results: list[dict[str, Any]]) -> dict[str, float]:
 
 def rates_of_images() -> tuple[int, float, float]:
     """Descriptors of an image, and processor seconds of describing one, and of comparing one with one word."""
-    from bagwise.model.visual import VisualVectorizer
-    from bagwise.training.options import FitOptions, make_vectorizer
+    from bagwise.app.model.visual import VisualVectorizer
+    from bagwise.app.options import FitOptions, make_vectorizer
     from cluster_data import make_collection
 
     vectorizer: Any = make_vectorizer(FitOptions(**OPTIONS["images"]), "images")

@@ -30,7 +30,7 @@ import numpy as np
 from sklearn.base import clone
 
 from bagwise import Model, fit_model, open_collection
-from bagwise.model import export_cpp
+from bagwise.app.model import export_cpp
 from bagwise.sources import TableCollection
 from harness import ROOT, machine, print_table, print_targets
 

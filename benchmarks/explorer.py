@@ -51,11 +51,11 @@ def main() -> None:
 def make_index(folder: Path, n_items: int, n_words: int) -> Path:
     """Write an index of random texts, with the texts as files."""
     from bagwise import Hierarchy, Model
+    from bagwise.app import FitOptions, ItemIndex
+    from bagwise.app.model import Head, PathErrors
+    from bagwise.app.training.item_answers import TopClasses
     from bagwise.merging.sizes import path_sizes
-    from bagwise.model import Head, PathErrors
     from bagwise.sources import open_collection
-    from bagwise.training import FitOptions, ItemIndex
-    from bagwise.training.item_answers import TopClasses
 
     random = np.random.default_rng(0)
     chances = 1 / np.arange(10, n_words + 10)

@@ -170,7 +170,7 @@ class Command(Job):
     """A command of bagwise, in a process that has imported everything already."""
 
     def run(self, *arguments: str) -> None:
-        from bagwise.cli.app import app
+        from bagwise.app.cli.app import app
 
         try:
             with contextlib.redirect_stdout(io.StringIO()):

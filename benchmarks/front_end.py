@@ -34,11 +34,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise import fit_model, open_collection
+from bagwise.app import FitOptions
+from bagwise.app.options import make_descriptors
 from bagwise.descriptors import LBPD5, ColorSIFT, DenseSIFT, HogLbp, KeypointSIFT, LocalBinaryPatterns, Patches
 from bagwise.descriptors.describing import describe_items
 from bagwise.sources import Collection
-from bagwise.training import FitOptions
-from bagwise.training.options import make_descriptors
 from harness import PeakMemory, in_fresh_process, machine, print_table, print_targets, timed
 
 HEIGHT, WIDTH = 220, 300

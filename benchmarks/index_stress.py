@@ -32,7 +32,7 @@ def fitted() -> Any:
     """Fit a small model."""
     import numpy as np
 
-    from bagwise.training import fit_model
+    from bagwise.app import fit_model
 
     rows = _rows(np.random.default_rng(0).integers(0, 9, (40, N_WORDS)), "fit", 0)
     return fit_model(rows, n_groups=4, folds=2, n_jobs=1)
@@ -49,8 +49,8 @@ def marked(model: Any, mark: int) -> Any:
     """Make an index that says its mark, from 1 on, in each of its parts."""
     import numpy as np
 
+    from bagwise.app import ItemIndex
     from bagwise.sources import TableCollection
-    from bagwise.training import ItemIndex
 
     n = N_ITEMS + mark % 7  # lengths differ too
     X = np.zeros((n, N_WORDS))
@@ -94,7 +94,7 @@ def write(path: str, number: int) -> None:
 
 def load(path: Path, n_loads: int) -> dict[str, Any]:
     """Load an index again and again while others replace it."""
-    from bagwise.training import ItemIndex
+    from bagwise.app import ItemIndex
 
     seen, mixed, seconds = {}, [], []
     for _ in range(n_loads):
@@ -112,7 +112,7 @@ def add(path: str, number: int, n_items: int) -> None:
     """Add items one after the other; print each when its addition has returned."""
     import numpy as np
 
-    from bagwise.training import change_index
+    from bagwise.app import change_index
 
     X = np.random.default_rng(number).integers(0, 9, (n_items, N_WORDS)).astype(float)
     print("adding", flush=True)
@@ -152,7 +152,7 @@ def loads_against_writers(folder: Path, n_loads: int) -> dict[str, Any]:
 
 def additions_that_meet(folder: Path, n_writers: int, n_items: int, n_kills: int) -> dict[str, Any]:
     """Let processes add items to one index at the same time, of which some are killed."""
-    from bagwise.training import ItemIndex
+    from bagwise.app import ItemIndex
 
     path = folder / "added.index"
     marked(fitted(), 1).save(path)

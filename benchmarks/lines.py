@@ -17,7 +17,8 @@ def counted(top: str) -> tuple[Counter[str], Counter[str]]:
     for path in map(Path, named.stdout.splitlines()):
         if (ROOT / path).exists():
             inside = path.relative_to(top).parts
-            folder = inside[0] if len(inside) > 1 else "."
+            deep = 2 if inside[0] == "app" else 1
+            folder = "/".join(inside[:-1][:deep]) or "."
             lines[folder] += len((ROOT / path).read_bytes().splitlines())
             files[folder] += 1
     return lines, files

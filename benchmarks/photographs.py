@@ -115,7 +115,7 @@ def fit_and_write(folder: str) -> dict[str, Any]:
     """Fit by the command line, with an index and a report."""
     from typer.testing import CliRunner
 
-    from bagwise.cli.app import app
+    from bagwise.app.cli.app import app
 
     with tempfile.TemporaryDirectory() as out:
         done = CliRunner().invoke(app, ["fit", folder, "--out", f"{out}/m.bagwise", "--quiet"])

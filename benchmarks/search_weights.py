@@ -26,9 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise import Model, open_collection
+from bagwise.app import FitOptions, ItemIndex, run_fit
 from bagwise.retrieval.group_blend import GroupBlend
 from bagwise.sources import TableCollection
-from bagwise.training import FitOptions, ItemIndex, run_fit
 from harness import machine, print_table
 from main_job_data import Items, data_sets, write_split
 

@@ -34,8 +34,8 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from bagwise import BagIndex, WordMerger, open_collection
+from bagwise.app import FitOptions, ItemIndex, count_words, run_fit
 from bagwise.metrics import average_precision
-from bagwise.training import FitOptions, ItemIndex, count_words, run_fit
 from harness import Row, timed
 from main_job_data import Items, data_sets, training_part, write_split
 

@@ -55,9 +55,9 @@ FIRST = "groups of each fold, once"
 
 def make_index(folder: Path, given: argparse.Namespace) -> Path:
     """Fit a model, and index its items."""
+    from bagwise.app import FitOptions, run_fit
+    from bagwise.app.index.item_index import index_of_fit
     from bagwise.sources import TableCollection
-    from bagwise.training import FitOptions, run_fit
-    from bagwise.training.item_index import index_of_fit
 
     random, n, d = np.random.default_rng(0), given.items, given.words
     codes = np.arange(n) % N_CLASSES
@@ -79,7 +79,7 @@ def make_index(folder: Path, given: argparse.Namespace) -> Path:
 
 def measure(path: Path, repeats: int) -> list[dict[str, Any]]:
     """Time edits of each kind, each of which is undone."""
-    from bagwise.explorer import open_workspace
+    from bagwise.app.explorer import open_workspace
 
     editor = open_workspace(path).editor
     assert editor is not None

@@ -74,7 +74,7 @@ def held(path: str) -> dict[str, Any]:
 def transformed(path: str, model: str, out: str | None) -> dict[str, Any]:
     """Write features while texts are read, or compute all of them."""
     from bagwise import Model, open_collection
-    from bagwise.model import write_features
+    from bagwise.app.model import write_features
 
     loaded, texts = Model.load(model), open_collection(path)
     loaded.transform(texts[:10])

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from bagwise import fit_model, open_collection
-from bagwise.model.visual import MOST_SAMPLED
+from bagwise.app.model.visual import MOST_SAMPLED
 from harness import machine, print_table
 
 SETS = ("corel1k", "scene15")

@@ -19,17 +19,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from first_hour import QUERY, write_texts
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from bagwise import fit_model
+from bagwise.app.explorer import Server, open_other, open_workspace
+from bagwise.app.explorer.pages import PAGES
+from bagwise.app.explorer.running import Explorer
+from bagwise.app.index.item_index import index_of_fit
+from bagwise.app.options import FitOptions
 from bagwise.datasets import load_digit_images, make_photos, write_dataset
-from bagwise.explorer import Server, open_other, open_workspace
-from bagwise.explorer.pages import PAGES
-from bagwise.explorer.running import Explorer
-from bagwise.training.item_index import index_of_fit
-from bagwise.training.options import FitOptions
-from first_hour import QUERY, write_texts
 
 DATA = ("texts", "photos", "digits")
 WIDTHS = {"wide": (1280, 900), "phone": (390, 844)}

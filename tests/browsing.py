@@ -14,7 +14,7 @@ from commands import SOURCES
 from waiting import PATIENCE
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-AXE = Path(__file__).parent / "explorer" / "vendor" / "axe.min.js"  # axe-core 4.14.0
+AXE = Path(__file__).parent / "app" / "explorer" / "vendor" / "axe.min.js"  # axe-core 4.14.0
 # for `pytestmark` of a module
 IN_BROWSER = [
     pytest.mark.slow,

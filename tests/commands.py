@@ -11,7 +11,7 @@ import typer.testing
 from jsonschema import Draft202012Validator
 from typer.testing import CliRunner
 
-from bagwise.cli.app import app
+from bagwise.app.cli.app import app
 
 # Each call of a runner builds all commands and their options anew, which takes longer than most commands.
 typer.testing._get_command = functools.cache(typer.testing._get_command)
@@ -20,12 +20,12 @@ SOURCES = Path(__file__).parent.parent / "src"
 SCHEMA = json.loads((SOURCES.parent / "docs" / "reference" / "output-schema.json").read_text("utf-8"))
 # Holds a fit up in the middle of its work, so that a signal arrives there.
 WAIT_IN_MERGING = """
-import bagwise.training.learning, time
+import bagwise.app.training.learning, time
 def wait(*args, **options):
     print("merging", flush=True)
     while True:  # a signal before one of these is heeded after it
         time.sleep(0.05)
-bagwise.training.learning.Engine = bagwise.training.learning.FollowedPath.fit = wait
+bagwise.app.training.learning.Engine = bagwise.app.training.learning.FollowedPath.fit = wait
 """
 
 
@@ -58,11 +58,11 @@ def _validator(name):
 
 
 def process(*arguments, script=None, **options):
-    """Start a command in another process; a script may change things before ``bagwise.cli.main`` is called."""
+    """Start a command in another process; a script may change things before ``bagwise.app.cli.main`` is called."""
     before = "" if script is None else script
     # a shell's background jobs ignore Ctrl-C, and what they start does so too
     hear = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)"
-    code = f"import sys\n{hear}\n{before}\nfrom bagwise.cli import main\nmain()"
+    code = f"import sys\n{hear}\n{before}\nfrom bagwise.app.cli import main\nmain()"
     path = os.pathsep.join(filter(None, [str(SOURCES), os.environ.get("PYTHONPATH")]))
     return subprocess.Popen(
         [sys.executable, "-c", code, *map(str, arguments)],

@@ -136,11 +136,11 @@ def _use_folder(folder):
     from pathlib import Path
 
     from bagwise import BagwiseError, fit_model, open_collection
-    from bagwise.explorer import workspace_of
-    from bagwise.explorer.app import make_app
-    from bagwise.explorer.pages.search import MOST_BYTES
-    from bagwise.explorer.security import Guard
-    from bagwise.report import thumbnail
+    from bagwise.app.explorer import workspace_of
+    from bagwise.app.explorer.app import make_app
+    from bagwise.app.explorer.pages.search import MOST_BYTES
+    from bagwise.app.explorer.security import Guard
+    from bagwise.display import thumbnail
     from explorer_requests import HOST, TOKEN, respond
 
     warnings.simplefilter("ignore")

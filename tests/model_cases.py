@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from bagwise import BagwiseError, Hierarchy, Model, runtime
+from bagwise.app.model import Head, PathErrors
 from bagwise.descriptors import LBPD5, ColorCells, Patches
 from bagwise.merging.group_statistics import GroupStatistics
-from bagwise.model import Head, PathErrors
 
 TEXTS = ["The cat sat, the cat ran!", "A dog ran home", "", "Home: the dog, the dog", "unknown words"]
 

@@ -11,18 +11,8 @@ from sklearn.linear_model import RidgeClassifier
 from sklearn.metrics import confusion_matrix
 
 from bagwise import merge_words
-from bagwise.report import (
-    Baseline,
-    ClassCount,
-    ConfusionMatrix,
-    Example,
-    MergingCurve,
-    ReportData,
-    Tree,
-    TreeRow,
-    WordGroup,
-    thumbnail,
-)
+from bagwise.app.report import Baseline, ClassCount, ConfusionMatrix, Example, MergingCurve, ReportData, WordGroup
+from bagwise.display import Tree, TreeRow, thumbnail
 
 SIZES = (2, 3, 5, 7, 10, 15, 20, 30, 40, 64)
 N_FOLDS = 5

@@ -9,10 +9,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from bagwise import BagIndex, Bags, LatentDirichlet, ManifoldBagOfFeatures
+from bagwise.app import FitOptions, fit_model
+from bagwise.app.index.item_index import index_of_fit
 from bagwise.merging import Sketch, Statistics
 from bagwise.sources import TableCollection
-from bagwise.training import FitOptions, fit_model
-from bagwise.training.item_index import index_of_fit
 from model_cases import random_hierarchy, weighted_image_model, weighted_text_model
 
 NAMES = ["cat", "dog é", "home", "not unicode \udcff", "", "the"]

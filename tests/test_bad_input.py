@@ -13,13 +13,13 @@ from sklearn.base import clone
 from bagwise import BagIndex, Bags, BagwiseError, Model, distributed, merge_words, runtime
 from bagwise._compat import Interval
 from bagwise._utils.validation import check_array
+from bagwise.app import FitOptions
 from bagwise.codebooks.normalizing import WordWeighting, normalize_rows
 from bagwise.codebooks.pyramids import MOST_CELLS
 from bagwise.kernels import additive_kernel
 from bagwise.merging import Sketch, Statistics
 from bagwise.metrics import clustering_report
 from bagwise.topics.tables import coherence
-from bagwise.training import FitOptions
 from test_estimators import FOUND, ITEMS, MATRICES, cheap, small_bags
 
 RANDOM = np.random.default_rng(0)

@@ -11,9 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from bagwise import BagwiseError, runtime
+from bagwise.app.cli.app import app
+from bagwise.app.cli.verifying import KINDS
 from bagwise.bags import BagsWriter
-from bagwise.cli.app import app
-from bagwise.cli.verifying import KINDS
 from changed_files import change_tensor, read_parts
 from model_cases import MADE, image_model
 from saved_files import saved_files

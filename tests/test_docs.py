@@ -11,7 +11,7 @@ import pytest
 import typer.main
 from jsonschema import Draft202012Validator
 
-from bagwise.cli.app import app
+from bagwise.app.cli.app import app
 from commands import SCHEMA, check_output
 
 ROOT = Path(__file__).parent.parent
@@ -39,7 +39,7 @@ def test_the_reference_lists_every_public_name_once(extensions):
 def test_every_public_module_is_known(extensions):
     """Packages with a stub, and modules beside them, are public: they have names to import."""
     folder = ROOT / "src" / "bagwise"
-    stubs = {f"bagwise.{path.parent.name}" for path in folder.glob("*/__init__.pyi")}
+    stubs = {".".join(path.parent.relative_to(folder.parent).parts) for path in folder.rglob("__init__.pyi")}
     modules = {f"bagwise.{path.stem}" for path in folder.glob("[!_]*.py")} - {"bagwise.warmup"}  # a function's name
     assert stubs | modules <= set(extensions("public_api").MODULES)
 

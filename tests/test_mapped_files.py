@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from bagwise import BagIndex, BagOfFeatures, Bags, BagwiseError
-from bagwise.training import ItemIndex
-from bagwise.training.index_words import IndexedWords
+from bagwise.app import ItemIndex
+from bagwise.app.index.index_words import IndexedWords
 from changed_files import change_tensor
 from saved_files import saved_files
 

@@ -10,10 +10,10 @@ from sklearn.base import BaseEstimator
 from sklearn.pipeline import make_pipeline
 
 from bagwise import CompactClassifier, Hierarchy, Model, WordMerger, WordMergerCV
+from bagwise.app.model import Head, PathErrors
+from bagwise.app.report import Comparison, CriterionResult, Hit, ReportData, SearchResults, render_results
 from bagwise.baselines import HashMerger
-from bagwise.model import Head, PathErrors
-from bagwise.report import Comparison, CriterionResult, Hit, ReportData, SearchResults, render_results
-from bagwise.report.texts import one_line
+from bagwise.display.texts import one_line
 from report_helpers import Page
 from small_sources import table
 

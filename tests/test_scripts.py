@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
-from bagwise.explorer.pages import PAGES
+from bagwise.app.explorer.pages import PAGES
 
 ROOT = Path(__file__).parent.parent
 

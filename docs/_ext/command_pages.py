@@ -30,7 +30,7 @@ def render_commands() -> str:
     """Return a page in Markdown with all commands."""
     import typer.main
 
-    from bagwise.cli.app import app
+    from bagwise.app.cli.app import app
 
     group: Any = typer.main.get_command(app)
     parts = [_HEAD]

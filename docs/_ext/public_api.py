@@ -13,10 +13,10 @@ MODULES = (
     "bagwise", "bagwise.sources", "bagwise.bags", "bagwise.descriptors", "bagwise.codebooks", "bagwise.merging",
     "bagwise.criteria", "bagwise.topics", "bagwise.topics.tables", "bagwise.kernels", "bagwise.retrieval",
     "bagwise.clustering",
-    "bagwise.baselines", "bagwise.metrics", "bagwise.nn", "bagwise.model", "bagwise.runtime",
+    "bagwise.baselines", "bagwise.metrics", "bagwise.nn", "bagwise.app.model", "bagwise.runtime",
     "bagwise.runtime_network", "bagwise.distributed",
-    "bagwise.training", "bagwise.report", "bagwise.explorer", "bagwise.errors", "bagwise.datasets",
-    "bagwise.anndata",
+    "bagwise.app", "bagwise.app.report", "bagwise.display", "bagwise.app.explorer", "bagwise.errors",
+    "bagwise.datasets", "bagwise.anndata",
 )  # fmt: skip
 
 

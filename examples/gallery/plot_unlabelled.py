@@ -2,7 +2,7 @@
 What is in a folder without labels?
 ===================================
 
-:func:`bagwise.training.cluster_source`, which is ``bagwise cluster FOLDER`` on the command line, learns words, merges
+:func:`bagwise.app.cluster_source`, which is ``bagwise cluster FOLDER`` on the command line, learns words, merges
 them into groups, suggests a number of clusters, and names them. The texts are sentences about six subjects; labels are
 not used. The number is a suggestion, here one too many, which the curve shows: six are nearly as stable. The names say
 what was found.
@@ -13,8 +13,8 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 
+from bagwise.app import FitOptions, cluster_source
 from bagwise.datasets import make_corpus, write_dataset
-from bagwise.training import FitOptions, cluster_source
 
 with tempfile.TemporaryDirectory() as folder:
     source = write_dataset(make_corpus(600, random_state=0), Path(folder) / "posts.zip")

@@ -1,15 +1,18 @@
 from . import anndata as anndata
+from . import app as app
 from . import baselines as baselines
 from . import criteria as criteria
 from . import datasets as datasets
 from . import descriptors as descriptors
+from . import display as display
 from . import distributed as distributed
 from . import kernels as kernels
 from . import metrics as metrics
 from . import nn as nn
-from . import report as report
 from . import runtime as runtime
 from . import topics as topics
+from .app.model.model import Model as Model
+from .app.training.fit import fit_model as fit_model
 from .bags import Bags as Bags
 from .clustering import SpectralClusterer as SpectralClusterer
 from .codebooks.bag_of_features import BagOfFeatures as BagOfFeatures
@@ -22,12 +25,10 @@ from .merging.merge import merge_words as merge_words
 from .merging.sketching.sketch_merger import SketchMerger as SketchMerger
 from .merging.word_merger import WordMerger as WordMerger
 from .merging.word_merger_cv import WordMergerCV as WordMergerCV
-from .model import Model as Model
 from .retrieval.bag_index import BagIndex as BagIndex
 from .sources.opening import open_collection as open_collection
 from .topics.free_energy import FreeEnergyKernel as FreeEnergyKernel
 from .topics.latent_dirichlet import LatentDirichlet as LatentDirichlet
-from .training import fit_model as fit_model
 from .warmup import warmup as warmup
 
 __version__: str

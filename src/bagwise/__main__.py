@@ -1,6 +1,6 @@
 """``python -m bagwise`` is the command ``bagwise``."""
 
-from bagwise.cli import main
+from bagwise.app.cli import main
 
 if __name__ == "__main__":
     main()

@@ -19,6 +19,7 @@ from sklearn.utils._param_validation import InvalidParameterError
 
 import bagwise.descriptors
 from bagwise import Bags, BagwiseError, open_collection
+from bagwise.app.model.parts import DescriptorRecord
 from bagwise.descriptors import (
     LBPD5,
     ColorCells,
@@ -33,7 +34,6 @@ from bagwise.descriptors import (
 )
 from bagwise.descriptors.describing import Describer, RowBuffer, describe_items
 from bagwise.descriptors.registry import DESCRIPTORS
-from bagwise.model.parts import DescriptorRecord
 from bagwise.sources import ItemError, SkippedItemsWarning
 
 ALL = [

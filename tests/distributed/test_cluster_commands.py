@@ -4,7 +4,7 @@ import pytest
 
 from bagwise import open_collection
 from bagwise._io.storage import Storage
-from bagwise.training import ItemIndex, ShardedIndex
+from bagwise.app import ItemIndex, ShardedIndex
 from commands import as_json, bagwise
 from small_sources import write_image_folder, write_records
 

@@ -14,10 +14,10 @@ from distributed import Client, Future, LocalCluster
 from onnx import helper, numpy_helper
 
 from bagwise import BagwiseError, Model, fit_model
+from bagwise.app import FitOptions, evaluate_model, run_fit
 from bagwise.distributed import connected, executors
 from bagwise.distributed.executors import LocalExecutor, executor_of
 from bagwise.sources.items import NothingReadError
-from bagwise.training import FitOptions, evaluate_model, run_fit
 from commands import bagwise
 from model_cases import saved
 from small_sources import write_image_folder, write_records, write_table

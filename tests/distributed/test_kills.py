@@ -11,10 +11,10 @@ import dask.array as da
 import numpy as np
 import pytest
 
+from bagwise.app import FitOptions, run_fit
 from bagwise.distributed import connected, statistics
 from bagwise.distributed.executors import LocalExecutor
 from bagwise.merging import Statistics
-from bagwise.training import FitOptions, run_fit
 from helpers import topic_counts
 from model_cases import saved
 from small_sources import write_image_folder, write_records
@@ -71,7 +71,7 @@ def test_fits_in_memory(client, tmp_path):
 
 
 def test_fits_in_partitions(client, tmp_path, monkeypatch):
-    monkeypatch.setattr("bagwise.training.sums._BLOCK_BYTES", 800)  # four blocks
+    monkeypatch.setattr("bagwise.app.training.sums._BLOCK_BYTES", 800)  # four blocks
     path, killed = write_records(tmp_path / "texts.csv"), []
     options = FitOptions(n_groups=6, folds=0, n_jobs=1, partition=9, memory_limit=50)
 

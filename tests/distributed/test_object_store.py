@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from bagwise import BagwiseError, fit_model, open_collection
+from bagwise.app import build_shards, evaluate_model
+from bagwise.app.options import FitOptions, open_source
 from bagwise.distributed.executors import LocalExecutor, executor_of
 from bagwise.sources import shards
-from bagwise.training import build_shards, evaluate_model
-from bagwise.training.options import FitOptions, open_source
 from commands import as_json
 from model_cases import saved
 from object_store import served, write_shards

@@ -13,11 +13,11 @@ from distributed import Client
 
 from bagwise import BagIndex, BagwiseError, Model, distributed, fit_model, open_collection
 from bagwise._io.storage import Storage, Url
+from bagwise.app import FitOptions, ItemIndex, ShardedIndex, build_shards, run_fit, shards_of_fit
+from bagwise.app.index.index_features import features
 from bagwise.distributed.opened import OpenShards, labels_to_bytes
 from bagwise.retrieval.histograms import METRICS
 from bagwise.sources import SkippedItemsWarning
-from bagwise.training import FitOptions, ItemIndex, ShardedIndex, build_shards, run_fit, shards_of_fit
-from bagwise.training.index_features import features
 from helpers import topic_counts
 from small_sources import write_image_folder, write_records
 

@@ -142,9 +142,9 @@ def _use_bag_index(path):
 
 
 def _use_item_index(path):
+    from bagwise.app import ItemIndex
+    from bagwise.app.index.index_words import IndexedWords
     from bagwise.sources import TableCollection
-    from bagwise.training import ItemIndex
-    from bagwise.training.index_words import IndexedWords
 
     found = ItemIndex.load(path)
     if len(found):
@@ -160,8 +160,8 @@ def _use_item_index(path):
 @functools.cache
 def _sharded_index():
     """A folder of shards, made once in each process, which removes it."""
+    from bagwise.app import build_shards, fit_model
     from bagwise.sources import TableCollection
-    from bagwise.training import build_shards, fit_model
 
     kept = tempfile.TemporaryDirectory(prefix="bagwise-fuzz-")
     rows = TableCollection(np.array([[4, 1, 0], [1, 0, 5], [0, 1, 6]]), list("abc"), [("x",), ("y",), ("y",)])
@@ -179,7 +179,7 @@ def _shard_files(pattern):
 
 def _use_sharded(path, pattern):
     """Search an index in shards, one of whose files has these bytes."""
-    from bagwise.training import ShardedIndex
+    from bagwise.app import ShardedIndex
 
     folder = path.parent / "x.shards"
     shutil.copytree(_sharded_index()[1], folder)
@@ -190,7 +190,7 @@ def _use_sharded(path, pattern):
 def _use_group_names(path):
     """Read names of groups, as `bagwise groups --rename FILE` does."""
     from bagwise import Model
-    from bagwise.cli.groups import _names
+    from bagwise.app.cli.groups import _names
     from saved_files import saved_files
 
     _names([str(path)], Model.load(saved_files()["texts.bagwise"]))
@@ -410,8 +410,8 @@ def _packed_pictures(folder):
 
 def _use_upload(path):
     """Use the bytes as an upload of the explorer, and as a thumbnail of a notebook."""
-    from bagwise.explorer.pages.search import Upload
-    from bagwise.report import thumbnail
+    from bagwise.app.explorer.pages.search import Upload
+    from bagwise.display import thumbnail
     from bagwise.sources.items import Item
     from bagwise.sources.media import ImageDecoder
 
@@ -448,7 +448,7 @@ def _h5ad(folder):
 
 def _use_config(path):
     """Read a configuration file."""
-    from bagwise.training import read_config
+    from bagwise.app import read_config
 
     read_config(path)
 

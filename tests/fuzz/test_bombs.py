@@ -20,8 +20,8 @@ from PIL import Image
 from bagwise import BagwiseError, LatentDirichlet, open_collection
 from bagwise._io.tensors import kind_of
 from bagwise._utils.json_text import parse_json
+from bagwise.app import read_config
 from bagwise.sources import Limits
-from bagwise.training import read_config
 from fuzz.running import _virtual_memory
 
 MEMORY = 300 << 20

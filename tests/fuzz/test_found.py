@@ -26,12 +26,12 @@ from bagwise import (
     runtime,
 )
 from bagwise._utils.matrices import checked_csr
-from bagwise.cli.groups import _names as group_names
+from bagwise.app import ItemIndex
+from bagwise.app.cli.groups import _names as group_names
 from bagwise.merging import Sketch, Statistics
 from bagwise.merging.criteria.base import AdditiveScore, TraceRatio
 from bagwise.merging.scoring import Information, Scoring
 from bagwise.merging.structures import GraphLaplacian, TotalScatter
-from bagwise.training import ItemIndex
 from changed_files import change_header, change_tensor
 from saved_files import saved_files
 

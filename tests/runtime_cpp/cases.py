@@ -7,8 +7,8 @@ import itertools
 import numpy as np
 
 from bagwise import Hierarchy, Model
+from bagwise.app.model import Head
 from bagwise.descriptors import ColorCells, ColorSIFT, DenseSIFT, Patches
-from bagwise.model import Head
 from model_cases import random_hierarchy
 
 ROOTS_BEFORE = {"term": "sqrt", "norm": "l1", "normalize": ()}

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from bagwise import BagwiseError, Hierarchy, Model
+from bagwise.app.model import Head, edge, export_cpp
+from bagwise.app.model.files import model_bytes
 from bagwise.descriptors import HogLbp
-from bagwise.model import Head, edge, export_cpp
-from bagwise.model.files import model_bytes
 from bagwise.runtime import is_accepted_pattern
 from commands import as_json, bagwise
 from model_cases import MADE

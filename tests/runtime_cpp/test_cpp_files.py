@@ -7,12 +7,12 @@ import subprocess
 
 import numpy as np
 import pytest
+from model.test_hostile_model_files import COMPACT, ENTRIES, HEADERS, LIBRARY_HEADERS, with_entry
 
 from bagwise import Bags, BagwiseError, Hierarchy, Model, runtime
+from bagwise.app.model.files import model_bytes
 from bagwise.descriptors import HogLbp, KeypointSIFT
-from bagwise.model.files import model_bytes
 from changed_files import checksums
-from model.test_hostile_model_files import COMPACT, ENTRIES, HEADERS, LIBRARY_HEADERS, with_entry
 from model_cases import MADE
 from runtime_cpp.binding import Refused
 from runtime_cpp.cases import image_model, text_model
@@ -196,7 +196,7 @@ def refused_by_name():
     pictured, worded = MADE["images"](), MADE["texts"]()
 
     def bag_model(descriptor, width):
-        from bagwise.model import Head
+        from bagwise.app.model import Head
 
         return Model(
             modality="images", hierarchy=Hierarchy(3, [], []), n_groups=3, descriptor=descriptor,

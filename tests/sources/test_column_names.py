@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 from bagwise import BagwiseError, fit_model, open_collection
+from bagwise.app import evaluate_model, plan_fit
 from bagwise.sources import open_records
 from bagwise.sources.columns import FewValues, chosen_column, usual_column
-from bagwise.training import evaluate_model, plan_fit
 
 TEXTS = [f"{'win a prize now' if k % 2 else 'see you at home'} word{k % 5} word{k}" for k in range(20)]
 KINDS = ["spam" if k % 2 else "ham" for k in range(20)]

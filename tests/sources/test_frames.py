@@ -13,8 +13,8 @@ import scipy.sparse as sp
 from PIL import Image
 
 from bagwise import BagwiseError, datasets, fit_model, open_collection
+from bagwise.app import evaluate_model
 from bagwise.sources import ItemError, Limits
-from bagwise.training import evaluate_model
 from small_sources import images, table, texts, write_text_folder
 
 LIBRARIES = ("dict", "pandas", "polars", "arrow", "datasets")

@@ -13,7 +13,7 @@ from PIL import Image, features
 import bagwise
 import hostile_media
 from bagwise import BagwiseError, open_collection
-from bagwise.report import thumbnail
+from bagwise.display import thumbnail
 from bagwise.sources import Limits, decoding, image_files, media
 from bagwise.sources.decoding import DecodingMemory
 from bagwise.sources.limits import Deadline

@@ -17,12 +17,12 @@ import scipy.sparse as sp
 from PIL import Image
 
 from bagwise import BagwiseError, open_collection
+from bagwise.app import FitOptions, read_config
 from bagwise.errors import OptionError
 from bagwise.sources import ItemError, Limits, SkippedItemsWarning, TableCollection
 from bagwise.sources.archives import list_archive
 from bagwise.sources.limits import as_limits
 from bagwise.sources.row_lists import Coded, RowIds
-from bagwise.training import FitOptions, read_config
 from commands import bagwise
 
 

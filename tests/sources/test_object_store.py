@@ -12,11 +12,11 @@ import pytest
 
 from bagwise import BagwiseError, Model, fit_model, open_collection
 from bagwise._io.storage import Storage, Url
+from bagwise.app import ShardedIndex, build_shards, evaluate_model
+from bagwise.app.model import write_features
 from bagwise.distributed import connected
 from bagwise.distributed.executors import LocalExecutor
-from bagwise.model import write_features
 from bagwise.sources import ItemError, Limits, archives, contents, open_partitions, write_manifest
-from bagwise.training import ShardedIndex, build_shards, evaluate_model
 from commands import bagwise
 from object_store import served, write_shards
 from small_sources import write_image_folder, write_records, write_text_folder, zipped

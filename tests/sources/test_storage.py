@@ -12,8 +12,8 @@ import pytest
 
 from bagwise import BagwiseError, open_collection
 from bagwise._io.storage import Storage, Url, open_for_writing, redacted
+from bagwise.app.model.steps import StepCache
 from bagwise.descriptors.cache import ArrayCache, DamagedCacheWarning
-from bagwise.model.steps import StepCache
 from bagwise.sources import ItemError, Limits, SkippedItemsWarning
 from bagwise.sources.contents import as_file
 from small_sources import table, texts, write_image_folder, write_records, write_table, write_text_folder, zipped

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise.report import notebook
-from bagwise.report.icicle import N_TONES, Tree, TreeRow, icicle_chart
+from bagwise.display import notebook
+from bagwise.display.icicle import N_TONES, Tree, TreeRow, icicle_chart
 
 if TYPE_CHECKING:
     from bagwise.merging.hierarchy import Hierarchy

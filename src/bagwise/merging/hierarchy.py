@@ -338,8 +338,8 @@ class Hierarchy:
         return f"<Hierarchy: {self.n_words} words merged into {groups}{by}>"
 
     def _repr_html_(self) -> str:
+        from bagwise.display import notebook
         from bagwise.merging.display import hierarchy_html  # deferred: only notebooks need it
-        from bagwise.report import notebook
 
         return notebook.view(notebook.line(repr(self)[1:-1]), hierarchy_html(self))
 

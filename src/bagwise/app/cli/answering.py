@@ -1,0 +1,256 @@
+"""Commands for the classes of items: predict."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bagwise._io.atomic import open_atomically
+from bagwise._utils.extras import require
+from bagwise._utils.text import how_many
+from bagwise.app.cli.options import READ_OPTIONS, Force, Network, QueryText, Raw, Row, command, fit_options, source_path
+from bagwise.app.cli.outputs import CsvWriter, check_outputs, encodable
+from bagwise.app.cli.printing import percent, shortened
+from bagwise.app.cli.session import Session
+from bagwise.app.cli.using import load_model, tell_of
+from bagwise.errors import BagwiseError, unknown_name
+
+__all__ = ["AnyModelPath", "predict"]
+
+_PANEL = "Use a model"
+AnyModelPath = Annotated[
+    Path,
+    typer.Argument(metavar="MODEL", help="Model file or its URL, or an index, which holds one.", parser=source_path),
+]
+Groups = Annotated[int | None, typer.Option("--groups", min=1, help="Another number of groups.")]
+
+_FORMATS = ("table", "csv", "jsonl", "parquet")
+_ENDINGS = {".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet"}
+_COLUMNS = ("id", "class", "score", "runner_up", "margin", "probability")
+_STANDARD_OUTPUT = Path("-")
+_NAMED = 3  # items in a note
+_SHOWN = 60  # characters of an id on the terminal
+
+
+@command(_PANEL, READ_OPTIONS)
+def predict(
+    session: Session,
+    model: AnyModelPath,
+    source: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="SOURCE", help="Folder, archive, file of records, table, or single items.", parser=source_path
+        ),
+    ] = None,
+    query_text: QueryText = None,
+    row: Row = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File of answers: .csv, .jsonl or .parquet; - for standard output.")
+    ] = None,
+    format: Annotated[
+        str | None, typer.Option(help="On standard output: table, csv or jsonl. Default: table; csv in a pipe with -.")
+    ] = None,
+    raw: Raw = False,
+    groups: Groups = None,
+    network: Network = None,
+    force: Force = False,
+    **options: Any,
+) -> None:
+    """Predict the classes of items, with scores, runners-up and, after cross-validation, probabilities."""
+    from bagwise.app.training.answers import with_classifier
+
+    kind = _format_of(out, format, as_json=session.as_json)
+    if not source and not query_text:
+        raise BagwiseError("There is nothing to predict. Give a source or an item, or --query-text for a text.")
+    if row is not None and not source:
+        raise BagwiseError("--row chooses a row of a table, but there is none. Give the table as SOURCE.")
+    to_file = out is not None and out != _STANDARD_OUTPUT
+    if to_file:
+        check_outputs([out], force)
+    chosen = with_classifier(load_model(model, network), groups)
+    counts: Counter[str] = Counter()
+    kept: list[dict[str, Any]] = []  # for one JSON object
+    names = _COLUMNS if chosen.n_groups in chosen.calibration else _COLUMNS[:-1]
+    with _writing(kind, out if to_file else None, names, session, raw) as write:
+        for batch in _answers(session, chosen, source or [], query_text or [], row, fit_options(options)):
+            counts.update(answer.predicted for answer in batch)
+            if session.as_json and not to_file:
+                kept += map(_record, batch)
+            else:
+                write(batch)
+    session.progress.clear()
+    n_items = sum(counts.values())
+    session.answer(n_items=n_items, n_groups=chosen.n_groups, classes=dict(counts.most_common()))
+    if not to_file:
+        session.answer(answers=kept)
+        return
+    session.say(f"{how_many(n_items, chosen.modality)} of {how_many(len(counts), 'predicted classes')}")
+    session.table(["items", "class"], [(n, name) for name, n in counts.most_common()])
+    assert out is not None
+    session.wrote(out, "answers")
+
+
+def _format_of(out: Path | None, given: str | None, *, as_json: bool) -> str:
+    """Return the format of the answers: as given, or by the ending of the file."""
+    if given is not None and given not in _FORMATS[:3]:
+        raise unknown_name("--format", given, _FORMATS[:3])
+    if out is not None and out != _STANDARD_OUTPUT:
+        kind = _ENDINGS.get(out.suffix.lower())
+        if kind is None:
+            raise BagwiseError(f"The name of the file of answers must end in {', '.join(_ENDINGS)}; got --out {out}.")
+        if given not in (None, kind):
+            raise BagwiseError(f"--out {out} says {kind}, but --format {given}. Give one of them.")
+        if kind == "parquet":
+            require("pyarrow.parquet", "io", "Writing Parquet files")
+        return kind
+    if as_json and (given is not None or out is not None):
+        raise BagwiseError("--json prints one object with all answers. Leave out --format and --out -.")
+    if given is not None:
+        return given
+    return "csv" if out is not None and not sys.stdout.isatty() else "table"
+
+
+def _answers(
+    session: Session, model: Any, paths: Sequence[Path], texts: Sequence[str], row: int | None, options: Any
+) -> Iterator[list[Any]]:
+    """Yield the answers of texts and of the items of sources in batches, and note what could not be read."""
+    from bagwise.app.training.answers import Answers, answers_of
+    from bagwise.app.training.items import open_items
+
+    without: list[str] = []
+    n_skipped = n_seen = n_compared = 0
+    if texts:
+        check_texts(model, texts)
+        histograms = model.histograms(list(texts))
+        without += [texts[k] for k in (abs(histograms).sum(axis=1) == 0).nonzero()[0]]
+        yield answers_of(model, list(texts), histograms)
+    for path in paths:
+        collection = open_items(model, path, options)
+        if row is not None:
+            collection = row_of(collection, row, path)
+        found = Answers(model, collection, options, session.progress)
+        named = _names_of(path, collection, alone=len(paths) == 1)
+        for batch in found:
+            yield [answer._replace(id=named(answer.id)) for answer in batch]
+        n_skipped += len(collection.skipped) + len(found.skipped)
+        skipped = (*collection.skipped, *found.skipped)
+        tell_of(session, collection, skipped, len(collection) + len(collection.skipped))
+        n_seen, n_compared = n_seen + found.n_seen, n_compared + found.n_compared
+        without += map(named, found.without_words)
+    if without:
+        more = ", …" if len(without) > _NAMED else ""
+        some = ", ".join(repr(shortened(id, 60)) for id in without[:_NAMED])
+        items = "1 item" if len(without) == 1 else f"{len(without)} items"
+        session.note(f"{items} without any word of the vocabulary, predicted by the intercept alone: {some}{more}.")
+    if n_seen:
+        items = "1 item" if n_compared == 1 else f"{n_compared:,} items"
+        about = f"Exactly in the training data: {n_seen:,} of {items} that can be compared."
+        session.note(f"{about} Answers for new items are less certain.")
+    seen = {"n_training_items": n_seen, "n_compared": n_compared}
+    session.answer(n_skipped=n_skipped, n_without_words=len(without), **seen)
+
+
+def _names_of(path: Path, collection: Any, *, alone: bool) -> Callable[[str], str]:
+    """Return how the items of one of several sources are named."""
+    if alone:
+        return lambda id: id
+    return lambda id: str(path) if len(collection) == 1 and collection.modality != "table" else f"{path}: {id}"
+
+
+def check_texts(model: Any, texts: Sequence[str]) -> None:
+    """Raise an error for texts on the command line if the model takes other items."""
+    if texts and model.modality != "texts":
+        raise BagwiseError(f"--query-text is for models of texts, but this one takes {model.modality}. Give a file.")
+
+
+def row_of(collection: Any, row: int, path: Path) -> Any:
+    """Return a collection of one row of a table."""
+    if collection.modality != "table":
+        raise BagwiseError(f"--row is for tables, but {path} holds {collection.modality}.")
+    if row >= len(collection):
+        raise BagwiseError(f"--row must be from 0 to {len(collection) - 1} for {path}, got {row}.")
+    return collection[[row]]
+
+
+def _record(answer: Any) -> dict[str, Any]:
+    """Return an answer by the names of columns; without a probability if there is none."""
+    values = dict(zip(_COLUMNS, answer, strict=True))
+    return values if answer.probability is not None else {k: v for k, v in values.items() if k != "probability"}
+
+
+@contextmanager
+def _writing(
+    kind: str, path: Path | None, names: Sequence[str], session: Session, raw: bool
+) -> Iterator[Callable[[Any], Any]]:
+    """Yield a function that takes batches of answers, for a file or for standard output; `raw` as in `CsvWriter`."""
+    if path is not None:
+        with open_atomically(path, private=True) as file:
+            if kind == "parquet":
+                with _ParquetRows(file, names) as write:
+                    yield write
+            else:
+                yield _Lines(kind, names, lambda text: file.write(text.encode("utf-8", "backslashreplace")), raw)
+    elif kind == "table":
+        rows: list[list[str]] = []
+        yield lambda batch: rows.extend(_shown(answer)[: len(names)] for answer in batch)
+        session.table(["item", *(name.replace("_", "-") for name in names[1:])], rows)
+    else:
+        yield _Lines(kind, names, lambda text: typer.echo(text.encode("utf-8", "backslashreplace"), nl=False), raw)
+
+
+class _Lines:
+    """Writes answers as lines of CSV or JSON."""
+
+    def __init__(self, kind: str, names: Sequence[str], write: Callable[[str], Any], raw: bool) -> None:
+        self._kind, self._names, self._write, self._raw = kind, names, write, raw
+        if kind == "csv":
+            write(",".join(names) + "\n")
+
+    def __call__(self, batch: list[Any]) -> None:
+        if self._kind == "jsonl":
+            self._write("".join(f"{json.dumps(_record(answer))}\n" for answer in batch))
+            return
+        text = io.StringIO(newline="")
+        rows = CsvWriter(text, self._raw, lineterminator="\n")
+        for answer in batch:
+            values = answer[: len(self._names)]
+            rows.writerow([f"{value:.9g}" if isinstance(value, float) else value for value in values])
+        self._write(text.getvalue())
+
+
+class _ParquetRows:
+    """Writes batches of answers as row groups of a Parquet file."""
+
+    def __init__(self, file: Any, names: Sequence[str]) -> None:
+        self._arrow = require("pyarrow", "io", "Writing Parquet files")
+        parquet = require("pyarrow.parquet", "io", "Writing Parquet files")
+        text, number = self._arrow.string(), self._arrow.float64()
+        kinds = {name: text if name in ("id", "class", "runner_up") else number for name in names}
+        self._schema = self._arrow.schema(list(kinds.items()))
+        self._writer = parquet.ParquetWriter(file, self._schema)
+
+    def __enter__(self) -> _ParquetRows:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._writer.close()
+
+    def __call__(self, batch: list[Any]) -> None:
+        columns = zip(*(answer[: len(self._schema.names)] for answer in batch), strict=True)
+        encoded = [[encodable(value) if isinstance(value, str) else value for value in column] for column in columns]
+        self._writer.write_table(self._arrow.table(encoded, schema=self._schema))
+
+
+def _shown(answer: Any) -> list[str]:
+    """Return an answer as cells of a table on the terminal."""
+    numbers = [f"{answer.score:.3f}", answer.runner_up, f"{answer.margin:.3f}"]
+    probability = "" if answer.probability is None else percent(answer.probability)
+    return [shortened(answer.id, _SHOWN), answer.predicted, *numbers, probability]

@@ -1,0 +1,115 @@
+"""The command-line program and its commands."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from bagwise.app.cli import (
+    answering,
+    clustering,
+    explaining,
+    exploring,
+    exporting,
+    groups,
+    learning,
+    listing,
+    models,
+    searching,
+    using,
+)
+from bagwise.app.cli.session import BAD_USAGE, EXIT_CODES
+
+__all__ = ["app"]
+
+_EPILOG = "Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + "."
+
+# The base of all errors in the use of commands: Typer brings its own copy of it, or takes that of Click.
+_UsageError: Any = typer.BadParameter.__mro__[1]
+
+
+class _Program(TyperGroup):
+    """All commands. With ``--json``, errors in their use are an object on standard output, as all errors are."""
+
+    _as_json = False
+
+    def main(self, *args: Any, **more: Any) -> Any:
+        given = args[0] if args else more.get("args")
+        self._as_json = "--json" in (sys.argv[1:] if given is None else given)
+        return super().main(*args, **more)
+
+    def make_context(self, *args: Any, **more: Any) -> Any:
+        with self._usage_errors():
+            return super().make_context(*args, **more)
+
+    def invoke(self, ctx: Any) -> Any:
+        with self._usage_errors():
+            return super().invoke(ctx)
+
+    @contextmanager
+    def _usage_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except _UsageError as error:
+            if self._as_json:
+                command = error.ctx.info_name if error.ctx is not None and error.ctx.parent is not None else None
+                told = {"command": command, "error": error.format_message(), "exit_code": BAD_USAGE}
+                typer.echo(json.dumps(told))
+            raise
+
+
+app = typer.Typer(
+    name="bagwise",
+    cls=_Program,
+    help="Compact, discriminative bags of words: from a folder of images or texts, or a table, to a small model, a "
+    "search index and a report.",
+    epilog=_EPILOG,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from bagwise import __version__
+
+        typer.echo(f"bagwise {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def bagwise(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Options of the program itself."""
+
+
+for _command in (
+    learning.demo,
+    learning.fit,
+    clustering.cluster,
+    learning.compare,
+    listing.list,
+    answering.predict,
+    explaining.explain,
+    using.transform,
+    using.evaluate,
+    exploring.explore,
+    searching.index,
+    searching.search,
+    models.info,
+    groups.groups,
+    models.cut,
+    exporting.export,
+    models.warmup,
+):
+    app.command(rich_help_panel=_command.panel)(_command)

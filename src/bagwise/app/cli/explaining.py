@@ -1,0 +1,207 @@
+"""The command that says why an item gets its class: explain."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bagwise.app.cli.answering import AnyModelPath, Groups, check_texts, row_of
+from bagwise.app.cli.options import READ_OPTIONS, Force, Network, Row, command, fit_options, source_path
+from bagwise.app.cli.outputs import check_page
+from bagwise.app.cli.printing import percent, printable, shortened
+from bagwise.app.cli.session import Session
+from bagwise.app.cli.using import load_model
+from bagwise.errors import BagwiseError, unknown_name
+
+__all__ = ["explain"]
+
+_PANEL = "Use a model"
+_SHOWN_TEXT, _SHOWN_NAME, _SHOWN_TITLE, _SHOWN_GROUP = 2000, 60, 40, 40
+_SHOWN_CHANGES = 8
+# Styles of marks from 1 to 4, for a class and against it.
+_FOR = ("", "green", "bold green", "black on green", "bold black on bright_green")
+_AGAINST = ("", "red", "bold red", "white on red", "bold white on bright_red")
+
+
+@command(_PANEL, READ_OPTIONS)
+def explain(
+    session: Session,
+    model: AnyModelPath,
+    source: Annotated[
+        Path | None,
+        typer.Argument(metavar="ITEM", help="An item, or a source of items with --item or --row.", parser=source_path),
+    ] = None,
+    item: Annotated[
+        str | None, typer.Option("--item", help="Id of an item of the source.", metavar="ID", show_default=False)
+    ] = None,
+    query_text: Annotated[
+        str | None, typer.Option("--query-text", "-t", help="A text.", metavar="TEXT", show_default=False)
+    ] = None,
+    row: Row = None,
+    class_name: Annotated[
+        str | None, typer.Option("--class", help="Explain the score of this class. Default: the predicted one.")
+    ] = None,
+    top: Annotated[int, typer.Option(min=1, help="Groups, and words or columns, that are listed.")] = 10,
+    groups: Groups = None,
+    network: Network = None,
+    html: Annotated[Path | None, typer.Option(help="Write an HTML page.", metavar="PAGE")] = None,
+    force: Force = False,
+    **options: Any,
+) -> None:
+    """Explain the class of an item: the words, patches or columns that decide, and what adds up to the score."""
+    from bagwise.app.training.answers import with_classifier
+    from bagwise.sources.media import in_color
+
+    if html is not None:
+        check_page(html, force, "--html")
+    if (source is None) == (query_text is None):
+        raise BagwiseError("Give one item: a file, a source with --item or --row, or --query-text for a text.")
+    if query_text is not None and (item is not None or row is not None):
+        raise BagwiseError("--query-text is an item by itself. Leave out --item and --row.")
+    loaded = with_classifier(load_model(model, network), groups)
+    if class_name is not None and class_name not in loaded.classes:
+        raise unknown_name("--class", class_name, loaded.classes)
+    title: str
+    label: str | None = None
+    given: Any = query_text
+    content: Any = query_text
+    if query_text is not None:
+        check_texts(loaded, [query_text])
+        title = shortened(query_text, _SHOWN_NAME) or "empty text"
+    else:
+        assert source is not None
+        given = _chosen(loaded, source, item, row, fit_options(options))
+        title = f"{source.name}: {given.id}" if loaded.modality == "table" else given.id
+        label = given.labels[0] if given.labels else None
+        content = in_color(given).load() if loaded.modality in ("texts", "images") else None
+    found = loaded.explain(given)
+    if not found.terms.words.size:
+        session.note("The item has no word of the vocabulary: its scores are the intercepts.")
+    session.answer(**found.to_dict())
+    if class_name is not None:
+        session.answer(explained=found.to_dict(class_name))
+    _print(session, found, title, label, content, class_name or found.predicted, top)
+    if html is None and loaded.modality == "images" and content is not None:
+        session.say("--html PAGE draws all of them over the image.")
+    if html is not None:
+        from bagwise.app.report import write_explanation
+
+        facts = {"Model": model.name, "Groups": str(loaded.n_groups), "Classes": str(len(loaded.classes))}
+        page = write_explanation(
+            found, html, title=title, content=content, label=label, class_name=class_name, facts=facts
+        )
+        session.wrote(page, "page")
+
+
+def _chosen(model: Any, path: Path, id: str | None, row: int | None, options: Any) -> Any:
+    """Return the one item that is meant."""
+    from bagwise.app.training.items import open_items
+
+    collection = open_items(model, path, options)
+    if id is not None and row is not None:
+        raise BagwiseError("Give --item or --row, not both.")
+    if id is not None:
+        ids = collection.ids
+        if id not in ids:
+            near = get_close_matches(id, ids, 3) or ids[:3]
+            raise BagwiseError(f"{path} has no item {id!r}. Some of its {len(ids)} ids: {', '.join(map(repr, near))}.")
+        return collection[ids.index(id)]
+    if row is not None:
+        return row_of(collection, row, path)[0]
+    if len(collection) == 1:
+        return collection[0]
+    also = " or --row" if collection.modality == "table" else ""
+    some = ", ".join(map(repr, collection.ids[:3]))
+    raise BagwiseError(f"{path} holds {len(collection)} items. Choose one by --item{also}; ids are {some}, …")
+
+
+def _print(session: Session, found: Any, title: str, label: str | None, content: Any, shown: str, top: int) -> None:
+    from bagwise.display.texts import rounded_sums
+
+    sure = "" if found.probability is None else f", probability {percent(found.probability)}"
+    session.say(f"{printable(shortened(title, _SHOWN_TITLE))}: {printable(found.predicted)}{sure}")
+    then = f"{found.score:.3f} against {found.runner_up_score:.3f} of {printable(found.runner_up)}"
+    session.say(f"score {then}, margin {found.margin:.3f}")
+    if label is not None:
+        session.say(f"true class: {printable(label)}")
+    for line in _changes(found):
+        session.say(line)
+    session.say()
+    places = found.places(shown)
+    if isinstance(content, str) and content:
+        session.show(_marked(content, places))
+        session.say()
+    other = found.runner_up if shown == found.predicted else found.predicted
+    rows = [*rounded_sums(found, top, shown), ("score", found.score_of(shown), found.score_of(other))]
+    session.table(
+        ["adds to the score", shown, other],
+        [[shortened(name, _SHOWN_GROUP), *(f"{value:+.3f}" for value in values)] for name, *values in rows],
+    )
+    session.say()
+    if places and hasattr(places[0], "value"):
+        best = sorted(places, key=lambda column: -abs(column.weight))[:top]
+        session.table(["column", "value", shown], [[p.name, f"{p.value:g}", f"{p.weight:+.3f}"] for p in best])
+    elif isinstance(content, str) and places:
+        words = _words(content, found, shown, places)
+        session.table(["word", shown], [[name, f"{weight:+.3f}"] for name, weight in words[:top]])
+    elif places:
+        best = sorted(places, key=lambda patch: -abs(patch.weight))[:top]
+        numbers = [[f"{p.x:.0f}", f"{p.y:.0f}", f"{p.side:.0f}", f"{p.weight:+.4f}"] for p in best]
+        networks = any(record.name == "NetworkFeatures" for record in found.model.descriptor_records)
+        session.table([f"{'region' if networks else 'patch'} at x", "y", "side", shown], numbers)
+
+
+def _changes(found: Any) -> list[str]:
+    """Say what would change the answer: words to leave out, or columns to move."""
+    moves = found.moves()
+    if moves:
+        return [
+            f"would be {printable(move.becomes)} if {printable(shortened(move.name, _SHOWN_NAME))} were {move.to:.6g}, "
+            f"not {move.value:.6g}"
+            for move in moves
+        ]
+    change = found.changes()
+    if change is None:
+        return []
+    if found.word_names is None:
+        return [f"would be {printable(change.becomes)} without {len(change.removed)} of its words"]
+    names = [printable(shortened(one.name, _SHOWN_NAME)) for one in change.removed]
+    rest = len(names) - _SHOWN_CHANGES
+    more = f" and {rest} more words" if rest > 0 else ""
+    if found.model.modality == "table":
+        return [f"would be {printable(change.becomes)} with {', '.join(names[:_SHOWN_CHANGES])}{more} at their least"]
+    return [f"would be {printable(change.becomes)} without {', '.join(names[:_SHOWN_CHANGES])}{more}"]
+
+
+def _words(text: str, found: Any, shown: str, places: Any) -> list[tuple[str, float]]:
+    """Return words with their contributions; those of compact models, which have no names, as they are written."""
+    sums: dict[str, float] = {}
+    if found.word_names is not None:
+        terms = [(term.name, term.contribution) for term in found.words(shown)]
+    else:
+        terms = [(text[start:end].lower(), weight) for start, end, weight in places]
+    for name, weight in terms:
+        sums[name] = sums.get(name, 0.0) + weight
+    return sorted(sums.items(), key=lambda one: -abs(one[1]))
+
+
+def _marked(text: str, spans: Any) -> Any:
+    """Return a text with colours, shortened if it is long."""
+    from rich.text import Text
+
+    from bagwise.app.report.explained import marked_text
+
+    marked = Text()
+    for piece, mark in marked_text(text, spans):
+        rest = _SHOWN_TEXT - len(marked)
+        if rest <= 0:
+            break
+        shown = piece[:rest].replace("\r\n", "\n").expandtabs(4)
+        lines = "\n".join(printable(line) for line in shown.split("\n"))
+        marked.append(lines, _FOR[mark] if mark >= 0 else _AGAINST[-mark])
+    if len(text) > _SHOWN_TEXT:
+        marked.append(" … (--html shows all)")
+    return marked

@@ -1,0 +1,362 @@
+"""Commands that train models: demo, fit, compare."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bagwise._utils.extras import require
+from bagwise._utils.text import how_many
+from bagwise.app.cli.options import FIT_OPTIONS, Force, MapMethod, Scheduler, Workers, command, fit_options, source_path
+from bagwise.app.cli.outputs import (
+    FitOutputs,
+    check_outputs,
+    check_page,
+    name_of_source,
+    output_file,
+    prepare_folder,
+)
+from bagwise.app.cli.printing import command_line, duration, percent, printable
+from bagwise.app.cli.session import Session
+from bagwise.app.cli.using import check_map_method, with_map
+from bagwise.descriptors.registry import split_names
+from bagwise.errors import BagwiseError, unknown_name
+
+__all__ = ["compare", "demo", "fit", "run_fit"]
+
+_MOST_COLUMNS = 6  # of a table of methods; more are its rows
+_PANEL = "Train"
+
+Source = Annotated[
+    Path,
+    typer.Argument(metavar="SOURCE", help="Folder, archive, file of records, or table.", parser=source_path),
+]
+
+
+@command(_PANEL)
+def demo(
+    session: Session,
+    out: Annotated[Path, typer.Option("--out", help="Output folder.")] = Path("bagwise-demo"),
+) -> None:
+    """Fit a model to handwritten digits, from images to a report and the explorer, in about a minute."""
+    from bagwise.app import FitOptions
+    from bagwise.datasets import load_digit_images, write_dataset
+
+    prepare_folder(out)
+    source = write_dataset(load_digit_images(), out / "digits.zip")
+    options = FitOptions(descriptor="patches", pyramid=5, n_words=200, n_groups=20)
+    shown = "--descriptor patches --pyramid 5 --words 200 --groups 20"
+    session.say(f"$ bagwise fit {printable(source)} {shown} --out {printable(out / 'digits.bagwise')}")
+    outputs = FitOutputs(out / "digits.bagwise", report=True, index=True, markdown=None)
+    run_fit(session, source, options, outputs)
+    session.say()
+    session.say(f"Open the report: {printable((out / 'digits.report.html').resolve())}")
+    explore = command_line("explore", out / "digits.index")
+    session.say(f"Explore it in the browser: {printable(explore)}")
+    session.answer(report=str((out / "digits.report.html").resolve()), explore=explore)
+
+
+@command(_PANEL, FIT_OPTIONS)
+def fit(
+    session: Session,
+    source: Source,
+    groups: Annotated[
+        str | None,
+        typer.Option(
+            "--groups",
+            help="Number of groups after merging, or auto (default): chosen by cross-validation.",
+            metavar="N|auto",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Model file, or a folder for it. Default: NAME.bagwise with the name of the source."),
+    ] = None,
+    report: Annotated[bool, typer.Option(help="Write NAME.report.html beside the model.")] = True,
+    index: Annotated[bool, typer.Option(help="Write NAME.index for bagwise search beside the model.")] = True,
+    map_method: MapMethod = "spectral",
+    markdown: Annotated[
+        Path | None, typer.Option(help="Also write the report as Markdown with pictures into this folder.")
+    ] = None,
+    compact: Annotated[
+        bool, typer.Option("--compact", help="Write a small model: one cut, hashes instead of words.")
+    ] = False,
+    embed_network: Annotated[
+        bool,
+        typer.Option(
+            "--embed-network",
+            help="Copy the network that describes images into the model, 5.9 MB: it needs no package then.",
+        ),
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print items, method, memory and outputs; write nothing.")
+    ] = False,
+    force: Force = False,
+    scheduler: Scheduler = None,
+    workers: Workers = None,
+    **options: Any,
+) -> None:
+    """Fit a model to a folder, an archive or a table; write it with a search index and a report."""
+    chosen = fit_options(options, n_groups=_number_or_auto(groups))
+    if embed_network:
+        _check_embedding(chosen.descriptor)
+    check_map_method(map_method)
+    session.resumes = chosen.cache is not None
+    model_path = output_file(out, Path(f"{name_of_source(source)}.bagwise"))
+    outputs = FitOutputs(model_path, report=report, index=index, markdown=markdown)
+    if dry_run:
+        _print_plan(session, source, chosen, outputs, force)
+        return
+    check_outputs([outputs.model, outputs.report, outputs.index], force)
+    check_outputs([markdown], force, "--markdown", folder_allowed=True)
+    if scheduler is not None or workers is not None:
+        check_outputs([outputs.shards], force, folder_allowed=True)
+    from bagwise.distributed import connected
+
+    with connected(scheduler, workers) as client:
+        run_fit(session, source, chosen, outputs, compact, map_method, client, embed_network)
+
+
+@command(_PANEL, {name: option for name, option in FIT_OPTIONS.items() if name != "criterion"})
+def compare(
+    session: Session,
+    source: Source,
+    criteria: Annotated[
+        str | None, typer.Option(help="Names of criteria, separated by commas. Default: those advised for such data.")
+    ] = None,
+    sizes: Annotated[
+        str | None, typer.Option(help="Numbers of groups, separated by commas. Default: 2,5,10,20,50, …")
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Write an HTML page with a table and a chart.", metavar="PAGE")
+    ] = None,
+    references: Annotated[
+        bool | None,
+        typer.Option(
+            "--references/--no-references",
+            help="Compare with all words, singular vectors and selected words too. Default: without --criteria.",
+        ),
+    ] = None,
+    force: Force = False,
+    **options: Any,
+) -> None:
+    """Compare the errors of criteria, of all words, of SVD and of selected words on the same words and folds."""
+    from bagwise.app import compare_criteria
+    from bagwise.merging.criteria import NAMED_CRITERIA
+
+    names = None if criteria is None else [name.strip() for name in criteria.split(",") if name.strip()]
+    for name in names or ():
+        if name not in NAMED_CRITERIA:
+            raise unknown_name("--criteria", name, NAMED_CRITERIA)
+    if report is not None:
+        check_page(report, force, "--report")
+    chosen = fit_options(options)
+    session.resumes = chosen.cache is not None
+    compared = compare_criteria(
+        source,
+        names,
+        sizes=_sizes(sizes),
+        references=references,
+        progress=session.progress,
+        **chosen.to_dict(),
+    )
+    path = compared[0].path
+    session.say(f"Errors, {path.protocol}")
+    if len(compared) <= _MOST_COLUMNS:
+        rows = [[size, *(percent(one.path.errors[k]) for one in compared)] for k, size in enumerate(path.sizes)]
+        session.table(["groups", *(one.name for one in compared)], rows)
+        session.say(f"time   {'  '.join(f'{one.name} {duration(one.seconds)}' for one in compared)}")
+    else:
+        lines = [[one.name, *map(percent, one.path.errors), duration(one.seconds)] for one in compared]
+        session.table(["groups", *map(str, path.sizes), "time"], lines)
+    answers = {
+        key: [
+            {
+                "name": one.name,
+                "errors": list(one.path.errors),
+                "standard_errors": list(one.path.standard_errors),
+                "one_se": one.path.one_se,
+                "seconds": one.seconds,
+            }
+            for one in compared
+            if one.reference == of_references
+        ]
+        for key, of_references in (("criteria", False), ("references", True))
+    }
+    if compared.left_out:
+        session.say(f"Left out: {_left_out(compared.left_out)}. Criteria are added by --criteria.")
+    session.answer(protocol=path.protocol, sizes=list(path.sizes), **answers, left_out=compared.left_out)
+    if report is not None:
+        from bagwise.app.report import Comparison, CriterionResult, write_comparison
+
+        shown = [
+            CriterionResult(one.name, one.path.errors, one.path.standard_errors, one.seconds, one.reference)
+            for one in compared
+        ]
+        comparison = Comparison(name_of_source(source), path.sizes, shown, path.protocol)
+        session.wrote(write_comparison(comparison, report), "page")
+
+
+def _left_out(reasons: dict[str, str]) -> str:
+    """Name what is left out, together where the reason is the same."""
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        by_reason.setdefault(reason, []).append(name)
+    return "; ".join(f"{', '.join(names)} ({reason})" for reason, names in by_reason.items())
+
+
+def _check_embedding(descriptors: str) -> None:
+    """Raise an error if descriptors are known not to be the network that can be embedded."""
+    if descriptors not in ("auto",) and "network" not in split_names(descriptors):
+        raise BagwiseError(
+            f"--embed-network copies the network of --descriptor network, got --descriptor {descriptors}. Networks of "
+            "ONNX files are never embedded: keep the file, and name it by --network."
+        )
+
+
+def run_fit(
+    session: Session,
+    source: Any,
+    options: Any,
+    outputs: FitOutputs,
+    compact: bool = False,
+    map_method: str = "spectral",
+    client: Any = None,
+    embed_network: bool = False,
+) -> None:
+    """Fit, evaluate on the test split, print and write everything; with `compact`, the compact form of the model."""
+    from bagwise.app import evaluate_model
+    from bagwise.app import run_fit as fit
+
+    if outputs.report is not None or outputs.markdown is not None:
+        require("jinja2", "report", "Writing reports (--report, --markdown)")
+    fitted = fit(source, options, progress=session.progress, client=client)
+    if embed_network:
+        if any(record.name == "NetworkFeatures" for record in fitted.model.descriptor_records):
+            fitted = dataclasses.replace(fitted, model=fitted.model.embed_network())
+        else:
+            session.note("The model has no network to embed.")
+    evaluation, started = None, time.perf_counter()
+    if fitted.test is not None and fitted.model.heads:
+        how: dict[str, Any] = {"progress": session.progress, "client": client}
+        evaluation = evaluate_model(fitted.model, fitted.test, **how, **options.to_dict())
+        fitted.timings["evaluation"] = time.perf_counter() - started
+    session.progress.clear()
+    _print_fit(session, fitted, evaluation)
+    started = time.perf_counter()
+    about = None if evaluation is None else evaluation.about_seen(fitted.model, " of the split test")
+    for note in (*fitted.notes, *([] if about is None else [about])):
+        session.note(note)
+    if not fitted.model.classes:
+        session.note(f"Without classes, there are clusters with names by: {command_line('cluster', source)}")
+    session.skipped(fitted.data.skipped)  # the first is in a note
+    if evaluation is not None:
+        session.skipped(evaluation.skipped, len(evaluation.collection) + evaluation.n_skipped)
+    session.say()
+    saved = fitted.model
+    if compact:
+        from bagwise.app.cli.models import compacted
+
+        saved = compacted(session, saved, fitted.data.collection if evaluation is None else evaluation.collection)
+    session.wrote(saved.save(outputs.model), "model")
+    if outputs.index is not None and outputs.shards is not None:
+        from bagwise.app.index.item_index import index_of_fit
+
+        made = with_map(session, index_of_fit(fitted, evaluation, source, options), map_method)
+        session.wrote(made.save(outputs.index), "index")
+        if fitted.data.rows is not None:  # the index above is of a sample
+            from bagwise.app import shards_of_fit
+
+            session.wrote(shards_of_fit(fitted, outputs.shards, options=options).folder, "shards")
+        elif outputs.shards.exists():
+            session.note(f"{outputs.shards} is the index of another fit: {outputs.index} has all items of this one.")
+    if outputs.report is not None or outputs.markdown is not None:
+        from bagwise.app import fit_report_data
+        from bagwise.app.report import write_markdown, write_report
+
+        data = fit_report_data(fitted, evaluation)
+        if outputs.report is not None:
+            session.wrote(write_report(data, outputs.report), "report")
+        if outputs.markdown is not None:
+            session.wrote(write_markdown(data, outputs.markdown), "markdown")
+    session.answer(seconds=fitted.timings | {"writing": time.perf_counter() - started})
+
+
+def _print_fit(session: Session, fitted: Any, evaluation: Any) -> None:
+    model, path = fitted.model, fitted.model.path
+    found = how_many(len(fitted.data.collection), model.modality)
+    classes = f" of {how_many(len(model.classes), 'classes')}" if model.classes else ""
+    words, groups = how_many(fitted.data.n_words, "words"), how_many(model.n_groups, "groups")
+    merged = f"{words} merged into {groups} by {model.hierarchy.criterion}"
+    session.say(f"{found}{classes}: {merged}, in {duration(sum(fitted.timings.values()))}")
+    if fitted.cached:
+        session.say(f"From the cache: {', '.join(fitted.cached)}")
+    session.answer(model=model.info(), notes=list(fitted.notes), seconds=fitted.timings, from_cache=list(fitted.cached))
+    heads, columns_of = ["groups"], []
+    if path is not None:
+        heads += [f"error, {path.protocol}"]
+        spread = zip(path.errors, path.standard_errors, strict=True)
+        columns_of.append([f"{percent(error)} ± {100 * one_se:.1f}" for error, one_se in spread])
+    if evaluation is not None:
+        heads += [f"error, {len(evaluation.collection):,} test items"]
+        columns_of.append([percent(error) for error in evaluation.errors])
+        tested = {"sizes": list(evaluation.sizes), "errors": list(evaluation.errors)}
+        seen = None if evaluation.seen is None else evaluation.seen.to_dict()
+        session.answer(test={"n_items": len(evaluation.collection), **tested, "training_items": seen})
+    if not columns_of:
+        return
+    sizes = path.sizes if path is not None else evaluation.sizes
+    marks = [_mark(size, model) for size in sizes]
+    session.table([*heads, ""], zip(sizes, *columns_of, marks, strict=True))
+
+
+def _mark(size: int, model: Any) -> str:
+    marks = ["this model"] if size == model.n_groups else []
+    if model.path is not None and size == model.path.one_se:
+        marks.append("1-SE choice: smallest within one standard error of the best")
+    return "<- " + "; ".join(marks) if marks else ""
+
+
+def _print_plan(session: Session, source: Path, options: Any, outputs: FitOutputs, force: bool) -> None:
+    from bagwise._utils.memory import readable_size
+    from bagwise.app import plan_fit
+
+    plan = plan_fit(source, **options.to_dict())
+    session.answer(plan=plan.to_dict(), would_write=[str(path) for path in outputs.all()])
+    classes = f", {how_many(len(plan.classes), 'classes')}" if plan.classes else ", no classes"
+    apart = f"; {plan.n_test:,} more in the test split" if plan.n_test else ""
+    session.say(f"{printable(plan.source)}: {how_many(plan.n_items, plan.modality)}{classes}{apart}")
+    by = f", of {' and '.join(plan.descriptors)}" if plan.descriptors else ""
+    session.say(f"Words: {'at most ' if plan.modality == 'texts' else ''}{plan.n_words:,}{by}.")
+    session.say(f"Method: merged by {plan.criterion} ({plan.reason}).")
+    session.say(f"Groups: {'chosen by cross-validation' if plan.n_groups == 'auto' else plan.n_groups}.")
+    if plan.n_folds:
+        sizes = how_many(len(plan.sizes), "numbers")
+        session.say(f"Errors: at {sizes} of groups, by {plan.n_folds} folds of cross-validation.")
+    free = "" if plan.free is None else f" of {readable_size(plan.free)} available"
+    session.say(f"Memory: about {readable_size(plan.memory)}{free}.")
+    if plan.free is not None and plan.memory > plan.free:
+        session.note("This is more memory than available. Use a smaller vocabulary (--words), or another machine.")
+    session.say(f"Outputs: {', '.join(printable(path) for path in outputs.all())}. Dry run: nothing was written.")
+    for note in plan.notes:
+        session.note(note)
+    existing = [path for path in outputs.all() if path.exists()]
+    if existing and not force:
+        session.note(f"{existing[0]} exists already; give --force to replace it.")
+
+
+def _number_or_auto(value: str | None) -> int | str | None:
+    return int(value) if value is not None and value.removeprefix("-").isdecimal() else value
+
+
+def _sizes(given: str | None) -> list[int] | None:
+    if given is None:
+        return None
+    try:
+        return [int(size) for size in given.split(",")]
+    except ValueError as error:
+        raise BagwiseError(f"--sizes must be integers separated by commas, got {given!r}.") from error

@@ -1,0 +1,224 @@
+"""Output files of commands: their names, checks before any work, tables of features and clusters."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from bagwise._io.atomic import check_writable, open_atomically, write_atomically
+from bagwise._io.storage import Url
+from bagwise._utils.extras import require
+from bagwise._utils.text import quote_formula
+from bagwise.errors import BagwiseError
+
+__all__ = ["CsvWriter", "FitOutputs", "check_feature_file", "check_outputs", "check_page", "encodable"]
+__all__ += ["name_of_source", "output_file", "prepare_folder", "write_cluster_labels", "write_clusters"]
+__all__ += ["write_features"]
+
+_ARCHIVE_ENDINGS = (".tar.gz", ".tar.bz2", ".tar.xz", ".tgz", ".tbz2", ".txz", ".tar", ".zip")
+_CSV_ROWS = 256
+_DEMO_NAME = "digits.zip"
+
+
+def name_of_source(source: str | os.PathLike[str]) -> str:
+    """Return the last part of a path, without the ending of a file.
+
+    >>> name_of_source("data/photos.tar.gz"), name_of_source("data/photos/")
+    ('photos', 'photos')
+    """
+    path = Path(source)
+    name = path.name or path.resolve().name
+    if name in ("", ".", ".."):
+        name = path.resolve().name or "root"
+    if path.is_dir():
+        return name
+    for end in _ARCHIVE_ENDINGS:
+        if name.lower().endswith(end) and len(name) > len(end):
+            return name[: -len(end)]
+    return Path(name).stem
+
+
+def output_file(out: Path | None, default: Path) -> Path:
+    """Return the file to write: as given, the default name in a folder that was given, or the default.
+
+    >>> output_file(Path("."), Path("data/photos.index")).name, output_file(None, Path("photos.index")).name
+    ('photos.index', 'photos.index')
+    """
+    if out is None:
+        return default
+    return out / default.name if out.is_dir() else out
+
+
+class FitOutputs:
+    """Paths that a fit writes: a model, and beside it a report and an index."""
+
+    def __init__(self, model: Path, *, report: bool, index: bool, markdown: Path | None) -> None:
+        base = model.with_suffix("") if model.suffix == ".bagwise" else model
+        self.model = model
+        self.report = base.with_name(f"{base.name}.report.html") if report else None
+        self.index = base.with_name(f"{base.name}.index") if index else None
+        self.markdown = markdown
+
+    @property
+    def shards(self) -> Path | None:
+        """The index of all items, where that in one file is of a sample."""
+        return None if self.index is None else self.index.with_suffix(".shards")
+
+    def all(self) -> list[Path]:
+        """Return all paths."""
+        return [path for path in (self.model, self.report, self.index, self.markdown) if path is not None]
+
+
+def check_outputs(
+    paths: Iterable[Path | None], force: bool, option: str = "--out", folder_allowed: bool = False
+) -> None:
+    """Raise if a path, given by `option`, exists already, unless `force`, or cannot be written."""
+    for path in paths:
+        if path is None:
+            continue
+        if os.path.lexists(path) and not force:
+            raise BagwiseError(f"{path} exists already. Give --force to replace it, or another name with {option}.")
+        if path.is_dir() and not folder_allowed:
+            raise BagwiseError(f"{path} is a folder, which is not replaced. Give another name with {option}.")
+        check_writable(path)
+
+
+def check_page(path: Path | None, force: bool, option: str) -> None:
+    """Raise if an HTML page cannot be written, or the libraries that it needs are missing."""
+    require("jinja2", "report", f"Writing a page ({option})")
+    check_outputs([path], force, option)
+
+
+def check_feature_file(path: Any, given: str) -> None:
+    """Raise if the format of a feature file is unknown, or its library is missing."""
+    end = os.path.splitext(os.fspath(path))[1].lower()
+    if end in _WRITERS and not isinstance(path, Url):
+        return
+    if end != ".parquet" and not given.endswith("/"):
+        raise BagwiseError(
+            f"The name of the feature file must end in {', '.join(_WRITERS)} or .parquet, or in / for a folder of "
+            f"parts; got {given}. To a URL, only Parquet is written."
+        )
+    require("pyarrow", "io", "Writing Parquet files")
+
+
+class CsvWriter:
+    """Writes rows of CSV in which no text is a formula for programs for tables, unless `raw`; see `quote_formula`."""
+
+    def __init__(self, file: Any, raw: bool = False, **options: Any) -> None:
+        self._writer, self._raw = csv.writer(file, **options), raw
+
+    def writerow(self, row: Iterable[Any]) -> None:
+        """Write one row."""
+        cells = row if self._raw else (quote_formula(cell) if isinstance(cell, str) else cell for cell in row)
+        self._writer.writerow(cells)
+
+
+def write_features(path: Path, features: Any, collection: Any, names: Sequence[str], raw: bool = False) -> None:
+    """Write a feature matrix with ids, labels and splits of items, in a format that `open_collection` reads.
+
+    The ending of the path, ``.npz`` or ``.csv``, gives the format; Parquet is written while items are read, see
+    `bagwise.app.model.write_features`. ``.npz`` keeps sparse features sparse.
+    `raw` is for CSV, see `CsvWriter`.
+    """
+    from bagwise.app.model.feature_sets import unique_names
+
+    unique = unique_names(names)
+    if path.suffix.lower() == ".csv":
+        _write_csv(path, features, collection, unique, raw)
+    else:
+        _WRITERS[path.suffix.lower()](path, features, collection, unique)
+
+
+def _write_npz(path: Path, features: Any, collection: Any, names: list[str]) -> None:
+    from bagwise._io.tables import write_npz
+
+    labels = [_label(item) for item in collection] if any(item.labels for item in collection) else None
+    splits = [split or "" for split in collection.splits] if any(collection.splits) else None
+    write_npz(path, features, ids=list(collection.ids), feature_names=names, labels=labels, splits=splits)
+
+
+def _write_csv(path: Path, features: Any, collection: Any, names: list[str], raw: bool = False) -> None:
+    others = _other_columns(collection)
+    with open_atomically(path) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
+        writer = CsvWriter(text, raw)
+        writer.writerow([*others, *names])
+        for start in range(0, len(collection), _CSV_ROWS):
+            rows = _dense(features[start : start + _CSV_ROWS]).tolist()
+            for k, row in enumerate(rows):
+                writer.writerow([*(values[start + k] for values in others.values()), *(f"{x:.9g}" for x in row)])
+        text.detach()
+
+
+def _other_columns(collection: Any) -> dict[str, list[str]]:
+    """Return ids, labels and splits, with bytes that are not UTF-8 escaped."""
+    columns = {"id": list(collection.ids), "label": [_label(item) for item in collection]}
+    if any(split is not None for split in collection.splits):
+        columns["split"] = [split or "" for split in collection.splits]
+    return {name: list(map(encodable, values)) for name, values in columns.items()}
+
+
+def encodable(text: str) -> str:
+    """Escape bytes of names that are not UTF-8."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _label(item: Any) -> str:
+    if len(item.labels) > 1:
+        raise BagwiseError(f"Feature files have one label per item, but item {item.id!r} has {len(item.labels)}.")
+    return item.labels[0] if item.labels else ""
+
+
+def _dense(rows: Any) -> Any:
+    return rows.toarray() if hasattr(rows, "toarray") else rows
+
+
+_WRITERS: dict[str, Callable[[Path, Any, Any, list[str]], None]] = {
+    ".npz": _write_npz,
+    ".csv": _write_csv,
+}
+
+
+def write_clusters(path: Path, clusters: Any, ids: Sequence[str], labels: Any, chosen: Any, raw: bool = False) -> None:
+    """Write a CSV file with id, cluster, label, name of the cluster and certainty of chosen items.
+
+    `chosen` are numbers of items; `labels` their labels, None for none; `raw` as in `CsvWriter`.
+    """
+    rows = (
+        [
+            ids[i],
+            int(clusters.labels[i]),
+            labels[i] or "",
+            clusters.name(int(clusters.labels[i])),
+            f"{clusters.certainty[i]:.4f}",
+        ]
+        for i in chosen
+    )
+    _write_rows(path, ["id", "cluster", "label", "name", "certainty"], rows, raw)
+
+
+def write_cluster_labels(path: Path, clusters: Any, ids: Sequence[str], chosen: Any, raw: bool = False) -> None:
+    """Write the names of the clusters of chosen items as labels, in the form that ``--labels`` takes."""
+    rows = ([ids[i], clusters.name(int(clusters.labels[i]))] for i in chosen)
+    _write_rows(path, ["filename", "label"], rows, raw)
+
+
+def _write_rows(path: Path, heads: list[str], rows: Iterable[list[Any]], raw: bool) -> None:
+    text = io.StringIO(newline="")
+    writer = CsvWriter(text, raw)
+    writer.writerow(heads)
+    for row in rows:
+        writer.writerow(row)
+    write_atomically(path, text.getvalue().encode("utf-8", "backslashreplace"))
+
+
+def prepare_folder(folder: Path) -> None:
+    """Create the folder of the demo; raise if it has other files in it."""
+    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / _DEMO_NAME).exists())):
+        raise BagwiseError(f"{folder} exists and is not from an earlier demo. Give another folder with --out.")
+    folder.mkdir(parents=True, exist_ok=True)

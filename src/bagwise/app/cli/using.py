@@ -1,0 +1,243 @@
+"""Commands that apply a model to items: transform, evaluate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bagwise._io.storage import Url
+from bagwise._utils.text import agree, how_many
+from bagwise.app.cli.options import (
+    PARTED_OPTIONS,
+    Force,
+    ModelPlace,
+    Network,
+    Raw,
+    Scheduler,
+    SourcePath,
+    Workers,
+    command,
+    fit_options,
+    source_path,
+)
+from bagwise.app.cli.outputs import (
+    check_feature_file,
+    check_outputs,
+    check_page,
+    name_of_source,
+    write_features,
+)
+from bagwise.app.cli.printing import percent, printable, shortened
+from bagwise.app.cli.session import Session
+from bagwise.errors import BagwiseError, unknown_name
+
+__all__ = ["check_map_method", "counted", "evaluate", "in_shards", "load_model", "tell_of", "transform"]
+__all__ += ["with_map"]
+
+_PANEL = "Use a model"
+_MOST_CLASSES = 12
+_MOST_PAIRS = 10
+
+
+@command(_PANEL, PARTED_OPTIONS)
+def transform(
+    session: Session,
+    model: ModelPlace,
+    source: SourcePath,
+    out: Annotated[
+        str,
+        typer.Option(help="Feature file: .npz, .csv or .parquet; or a folder/ of parts. Parquet: also a URL."),
+    ],
+    histograms: Annotated[
+        bool, typer.Option("--histograms", help="Parquet: sparse histograms of all words, not features of groups.")
+    ] = False,
+    raw: Raw = False,
+    force: Force = False,
+    network: Network = None,
+    scheduler: Scheduler = None,
+    workers: Workers = None,
+    **options: Any,
+) -> None:
+    """Write the grouped features of items as a table with ids, labels and named columns."""
+    from bagwise.distributed import connected
+
+    target = source_path(out)
+    check_feature_file(target, out)
+    in_parts, parquet = out.endswith("/"), out.endswith(("/", ".parquet"))
+    if histograms and not parquet:
+        raise BagwiseError(f"--histograms are written as Parquet, to a .parquet file or a folder/; got {out}.")
+    if out.endswith(".parquet") and (scheduler is not None or workers is not None):
+        raise BagwiseError(
+            f"Workers write a folder of parts, which is read as one table; got --out {out}. Give --out "
+            f"{out.removesuffix('.parquet')}/"
+        )
+    if not isinstance(target, Url) and not in_parts:
+        check_outputs([target], force)
+    loaded, chosen = load_model(model, network), fit_options(options)
+    with connected(scheduler, workers) as client:
+        if parquet:
+            written = _write_parquet(session, loaded, source, target, (histograms, force), chosen, client)
+            n_items, n_features = written.n_items, written.n_features
+        else:
+            collection, counts = counted(session, loaded, source, chosen, client)
+            features = loaded.group(counts)
+            write_features(target, features, collection, loaded.feature_names().tolist(), raw)
+            n_items, n_features = features.shape
+    session.say(f"{how_many(n_items, 'items')}, {how_many(n_features, 'words' if histograms else 'features')}")
+    session.answer(n_items=n_items, n_features=n_features)
+    session.wrote(target, "features")
+
+
+def _write_parquet(
+    session: Session, model: Any, source: Any, out: Any, how: tuple[bool, bool], options: Any, client: Any
+) -> Any:
+    """Write features while items are read."""
+    from bagwise.app import open_items
+    from bagwise.app.model.feature_sets import write_features as write_while_reading
+    from bagwise.distributed.executors import executor_of
+
+    executor = None if client is None else executor_of(client, session.progress)
+    collection = open_items(model, source, options, executor)
+    given = {name: getattr(options, name) for name in ("on_error", "n_jobs", "cache")}
+    if options.partition is not None:
+        given["rows_per_part"] = options.partition
+    given |= dict(zip(("histograms", "force"), how, strict=True))
+    written = write_while_reading(model, collection, out, **given, client=client, progress=session.progress)
+    skipped = (*collection.skipped, *written.skipped)
+    tell_of(session, collection, skipped, len(collection) + len(collection.skipped))
+    return written
+
+
+@command(_PANEL, PARTED_OPTIONS)
+def evaluate(
+    session: Session,
+    model: ModelPlace,
+    source: SourcePath,
+    report: Annotated[Path | None, typer.Option(help="Write an HTML report.", metavar="PAGE")] = None,
+    force: Force = False,
+    network: Network = None,
+    scheduler: Scheduler = None,
+    workers: Workers = None,
+    **options: Any,
+) -> None:
+    """Classify labelled items; print the error at each number of groups and the confusion matrix."""
+    from bagwise.app import evaluate_model, evaluation_report_data
+    from bagwise.distributed import connected
+
+    if report is not None:
+        check_page(report, force, "--report")
+    loaded, chosen = load_model(model, network), fit_options(options)
+    with connected(scheduler, workers) as client:
+        found = evaluate_model(loaded, source, client=client, progress=session.progress, **chosen.to_dict())
+    tell_of(session, found.collection, found.skipped, len(found.collection) + found.n_skipped)
+    if found.n_skipped > len(found.skipped):
+        n = found.n_skipped - len(found.skipped)
+        session.note(f"{how_many(n, 'items')} without a label {agree(n, 'was', 'were')} not used.")
+    about = found.about_seen(loaded)
+    if about is not None:
+        session.say(printable(about))
+        session.say()
+    session.answer(training_items=None if found.seen is None else found.seen.to_dict())
+    session.say(f"{how_many(len(found.collection), loaded.modality)} of {len(found.classes)} classes")
+    here = ["<- this model" if size == loaded.n_groups else "" for size in found.sizes]
+    session.table(["groups", "error", ""], zip(found.sizes, map(percent, found.errors), here, strict=True))
+    session.answer(
+        n_items=len(found.collection),
+        n_skipped=found.n_skipped,
+        classes=list(found.classes),
+        sizes=list(found.sizes),
+        errors=list(found.errors),
+    )
+    if loaded.n_groups in found.sizes:
+        matrix = found.confusion(loaded.n_groups)
+        session.answer(confusion=matrix.tolist())
+        _print_confusion(session, found.classes, matrix, loaded.n_groups)
+    if report is not None:
+        from bagwise.app.report import write_report
+
+        data = evaluation_report_data(loaded, found, title=f"{name_of_source(model)} on {name_of_source(source)}")
+        session.wrote(write_report(data, report), "report")
+
+
+def load_model(path: Path, network: Path | None = None) -> Any:
+    """Load a model, or that of an index, with the network that it names; raise if the path does not exist."""
+    from bagwise._io.tensors import kind_of
+    from bagwise.app.model import Model
+    from bagwise.runtime import KIND
+
+    if isinstance(path, Url):
+        return Model.load(path, network=network)
+    if not path.exists():
+        raise BagwiseError(f"{path} does not exist. Create a model with: bagwise fit SOURCE")
+    if kind_of(path) != KIND:
+        from bagwise.app.model.files import is_item_index, is_sharded
+
+        if is_item_index(path) or is_sharded(path):
+            from bagwise.app.index.shards import open_index
+
+            return open_index(path, network=network).model
+    return Model.load(path, network=network)
+
+
+def in_shards(index: Any) -> str:
+    """Say of how many files an index in shards is."""
+    return "in 1 shard" if len(index.shards) == 1 else f"in {len(index.shards):,} shards"
+
+
+def counted(session: Session, model: Any, source: Any, options: Any, client: Any = None) -> tuple[Any, Any]:
+    """Open a source and return its items and histograms; note how many items could not be read."""
+    from bagwise.app import count_words, open_items
+    from bagwise.distributed.executors import executor_of
+
+    executor = None if client is None else executor_of(client, session.progress)
+    collection = open_items(model, source, options, executor)
+    found = count_words(model, collection, options, progress=session.progress, client=client)
+    skipped = (*collection.skipped, *found.skipped)
+    tell_of(session, collection, skipped, len(collection) + len(collection.skipped))
+    if found.skipped:
+        collection = collection[found.kept]
+    session.progress.clear()
+    return collection, found.matrix
+
+
+def check_map_method(method: str) -> None:
+    """Raise an error unless `with_map` accepts the method."""
+    from bagwise.app.index.item_map import MAP_METHODS
+
+    if method not in (*MAP_METHODS, "none"):
+        raise unknown_name("--map", method, (*MAP_METHODS, "none"))
+
+
+def with_map(session: Session, index: Any, method: str) -> Any:
+    """Return an index with a map of its items, unless the method is none."""
+    made = index if method == "none" else index.with_map(method, progress=session.progress)
+    session.progress.clear()
+    return made
+
+
+def tell_of(session: Session, collection: Any, skipped: Any, n_items: int) -> None:
+    """Print what is to be said about items that were read, and tell of those that could not be."""
+    session.progress.clear()
+    for note in collection.notes:
+        session.note(note)
+    session.skipped(skipped, n_items)
+
+
+def _print_confusion(session: Session, classes: tuple[str, ...], matrix: Any, size: int) -> None:
+    session.say()
+    if len(classes) <= _MOST_CLASSES:
+        session.say(
+            f"Confusion matrix with {how_many(size, 'groups')}: rows are true classes, columns predicted classes"
+        )
+        names = [shortened(printable(name), 12) for name in classes]
+        session.table(["", *names], [[name, *row] for name, row in zip(names, matrix.tolist(), strict=True)])
+        return
+    from bagwise.app.report.data import ConfusionMatrix
+    from bagwise.app.report.sentences import most_confused
+
+    worst = most_confused(ConfusionMatrix(classes, matrix), _MOST_PAIRS)
+    session.say(f"Most frequent confusions with {how_many(size, 'groups')}")
+    rows = [[pair.times, pair.true, pair.predicted] for pair in worst]
+    session.table(["items", "true class", "predicted class"], rows)

@@ -1,0 +1,628 @@
+"""`Editor`: edits of the model of an explorer, measured and saved one after the other, with undo and redo."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bagwise._io.locks import locked
+from bagwise._io.stamps import content_stamp
+from bagwise.app.explorer.cluster_editing import ClusterEditing, clusters_of
+from bagwise.app.explorer.items import StoredItems
+from bagwise.app.explorer.workspace import Cut, Workspace
+from bagwise.app.index.cluster_edits import ClusterMeasured, described_edit, with_edited
+from bagwise.app.index.cluster_history import CLUSTER_EDITS
+from bagwise.app.index.index_changes import takes_other_groups, with_model
+from bagwise.app.index.item_clusters import ItemClusters
+from bagwise.app.index.item_index import ItemIndex
+from bagwise.app.index.item_map import ItemMap
+from bagwise.app.model import Model
+from bagwise.app.model.editing import possible_edits, unedited_model
+from bagwise.app.training.item_answers import Measured, Steered, TopClasses
+from bagwise.app.training.seen import are_training_items
+from bagwise.errors import BagwiseError
+
+if TYPE_CHECKING:
+    from bagwise.app.training.steering import Steering
+
+__all__ = ["Editor", "Refused", "Shown", "Step", "described"]
+
+_KEPT = 8  # groupings whose errors and classifiers are kept
+_NAMED = 6  # words or groups
+_ON_GROUPS = {"split": "Split", "lock": "Locked", "unlock": "Unlocked"}
+_ON_WORDS = {
+    "must_link": "Put {} into one group",
+    "cannot_link": "Kept {} in different groups",
+    "unlink": "Took back what was said of {}",
+}
+
+
+class Refused(BagwiseError):
+    """A change that is not allowed now: the explorer is read-only (403), or the model has changed meanwhile (409)."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(eq=False)
+class Step:
+    """A state of the model and of the clusters of items, and the edit that led to it.
+
+    Attributes
+    ----------
+    model : Model
+    rows : dict
+        For items of an index: their answers, by numbers of groups.
+    edit : mapping or None
+        None for the state in which the model was opened, or to which edits of an earlier session were undone.
+    before : Model or None
+        The model before the edit, cut where it was edited.
+    when : datetime or None
+    text : str
+        The edit in words.
+    found_before, found : Measured or None
+        The errors before and after it; None while they are not known, or if there are no items to measure with.
+    clusters : ItemClusters or None
+        The clusters of the items.
+    clusters_before, clusters_found : ClusterMeasured or None
+        What an edit of clusters did to them; None for other edits.
+    of_clusters : bool
+        Whether it is an edit of clusters.
+    """
+
+    model: Model
+    rows: Mapping[int, TopClasses] = field(default_factory=dict)
+    edit: Mapping[str, Any] | None = None
+    before: Model | None = None
+    when: datetime | None = None
+    text: str = ""
+    found_before: Measured | None = None
+    found: Measured | None = None
+    clusters: ItemClusters | None = None
+    clusters_before: ClusterMeasured | None = None
+    clusters_found: ClusterMeasured | None = None
+    of_clusters: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """All that pages tell of edits, of one moment.
+
+    Attributes
+    ----------
+    space : Workspace
+    steps : tuple of Step
+        The state in which the model was opened, and the edits since, oldest first.
+    undone : tuple of Step
+        Edits that can be made again, the last one first.
+    problem : str or None
+        Why this state could not be saved.
+    """
+
+    space: Workspace
+    steps: tuple[Step, ...]
+    undone: tuple[Step, ...] = ()
+    problem: str | None = None
+
+
+class Editor:
+    """Edits the model of a workspace, and the clusters of its items; each edit makes another workspace.
+
+    Requests hold the workspace that they began with, so that all of an answer is about one model.
+
+    1. The edit is made by `Model.apply`.
+    2. Its error is measured beside that of the groups before: by cross-validation if the items that the model was
+       learned from are there (`Steering`: each fold has groups of its own, in which edits are made again), and the
+       classifier trained on them takes the place of the derived one; otherwise by the items that are shown.
+    3. The file is written: the model, or the index with replaced answers.
+
+    Cross-validation has to merge words in each fold first (`start`). Edits made before that is done are measured then.
+
+    Edits of clusters are in the same sequence, and undone in it: `bagwise.app.index.cluster_edits` makes and measures
+    them.
+
+    Parameters
+    ----------
+    space : Workspace
+    path : Path, default=None
+        File of the model or the index. None: nothing is saved.
+    index : ItemIndex, default=None
+        The index, if that is the file.
+    read_only : bool, default=False
+    stamp : tuple or None, default=None
+        The `content_stamp` of the file, taken before it was loaded. A file that has another one is not replaced.
+
+    Attributes
+    ----------
+    space : Workspace
+        The current one.
+    shown : Shown
+        What pages tell, once it is saved.
+    n_saved : int
+        Number of edits in the file.
+    why_not : str
+        Why errors cannot be measured; "" if they can.
+    changed : callable
+        Called with each new workspace.
+    clustering : ClusterEditing
+    """
+
+    def __init__(
+        self,
+        space: Workspace,
+        path: Path | None = None,
+        index: ItemIndex | None = None,
+        *,
+        read_only: bool = False,
+        stamp: tuple[int, bytes] | None = None,
+    ) -> None:
+        self.space, self.path, self.read_only = space, path, read_only
+        self.lock = threading.RLock()
+        self.changed: Callable[[Workspace], None] = lambda space: None
+        if index is None and isinstance(space.items, StoredItems):
+            index = space.items.index
+        answers = None if index is None else index.answers
+        self._index = index
+        self._original = answers if answers is None or not space.model.edits else answers.unedited
+        self.clustering = ClusterEditing(space.items)
+        space.clusters = clusters_of(index, space.items)
+        self._steps = [Step(space.model, {} if answers is None else answers.rows, clusters=space.clusters)]
+        self._undone: list[Step] = []
+        self._known: OrderedDict[bytes, Measured] = OrderedDict()
+        self._steering: Steering | None = None
+        self._thread: threading.Thread | None = None
+        self._progress = (0, 0)
+        self._measures, self.why_not = self._what_measures()
+        self._stamp = stamp
+        self.n_saved = 0 if path is None else len(space.model.edits)
+        self.shown = Shown(space, tuple(self._steps))
+        space.editor = self
+
+    def _what_measures(self) -> tuple[str, str]:
+        """Return how errors are measured, "folds", "items" or "", and in that case why not."""
+        model, items = self.space.model, self.space.items
+        if not model.heads:
+            return "", "The model has no classifier, so that there are no errors to compare."
+        if items is None:
+            return "", "No items are shown, so that errors cannot be measured: start the explorer with them."
+        learned = self._learned()
+        if learned is not None and are_training_items(model, items.codes, learned):
+            return "folds", ""
+        if (items.codes >= 0).any():
+            return "items", ""
+        return "", "The items that are shown have no classes, so that errors cannot be measured."
+
+    def _learned(self) -> NDArray[np.bool_] | None:
+        """Return which items the model was learned from, as far as that is known."""
+        items = self.space.items
+        assert items is not None
+        if items.held_out is not None:
+            return items.held_out
+        return None if items.seen is None else items.seen.seen
+
+    @property
+    def of_index(self) -> bool:
+        """Whether the file is an index."""
+        return self._index is not None and self.path is not None
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Kinds of edits that are not refused."""
+        fixed = self._index is not None and not takes_other_groups(self._index)
+        return ("rename",) if fixed else possible_edits(self.space.model)
+
+    @property
+    def cluster_kinds(self) -> tuple[str, ...]:
+        """Kinds of edits of clusters that are not refused."""
+        return self.clustering.kinds(self._index)
+
+    @property
+    def why_no_clusters(self) -> str:
+        """Why the items cannot be clustered; "" if they can."""
+        return self.clustering.why_not(self._index)
+
+    # Preparing
+
+    def start(self) -> None:
+        """Begin to train what errors are measured with, in the background, once; other items need no training."""
+        with self.lock:
+            if self._measures == "items" and self.current.found is None:
+                self._measure(self.current)
+            if self._measures == "folds" and self._thread is None:
+                self._thread = threading.Thread(target=self._prepare, daemon=True)
+                self._thread.start()
+
+    def wait(self) -> None:
+        """Wait until errors can be measured, if they can."""
+        self.start()
+        if self._thread is not None:
+            self._thread.join()
+
+    @property
+    def progress(self) -> dict[str, Any]:
+        """Whether errors can be measured, and how far the preparations are."""
+        done, total = self._progress
+        ready = self._measures == "items" or (self._measures == "folds" and self._steering is not None)
+        return {
+            "ready": ready,
+            "begun": self._thread is not None,
+            "done": done,
+            "total": total,
+            "why_not": self.why_not,
+        }
+
+    def _prepare(self) -> None:
+        from bagwise.app.training.steering import Steering  # loads scikit-learn
+
+        items, model, learned = self.space.items, self.space.model, self._learned()
+        assert items is not None
+        assert learned is not None
+        try:
+            words, counts = items.weighted_words(model, learned), items.counts(learned)
+            steering = Steering(model, words, items.codes[learned], counts)
+            self._progress = (0, len(steering.splits) + 1)
+            steering.prepare(lambda step, done, total: setattr(self, "_progress", (done, total)))
+        except BagwiseError as error:
+            self._measures, self.why_not = "", str(error)
+            return
+        except BaseException as error:  # the page must not wait for it
+            self._measures, self.why_not = "", f"Errors cannot be measured: {error!r:.200}"
+            raise
+        with self.lock:
+            self._steering = steering
+            self._measure_all()
+
+    def _measure_all(self) -> None:
+        """Measure what was edited before that was possible; the model gets the classifiers that were trained."""
+        shown = self.current.model
+        for step in [*self._steps, *self._undone]:
+            self._measure(step)
+        if self.current.model is not shown:  # with the same groups, so that edits can go on from what pages show
+            self._show(self.current, self.space.revision)
+            self._save_and_tell()
+
+    # Measuring
+
+    def _measured(self, model: Model) -> Measured | None:
+        """Return the error of the groups of a model, and what was learned with it; None if that is not possible yet."""
+        if not self.progress["ready"] or (self._measures == "items" and model.n_groups not in model.heads):
+            return None
+        # folds make the edits in groups of their own, which may differ where those of the model do not
+        edits = json.dumps([edit for edit in model.edits if edit["edit"] != "rename"], sort_keys=True)
+        key = hashlib.blake2b(model.lookup.tobytes() + edits.encode(), digest_size=16).digest()
+        if key not in self._known:
+            self._known[key] = self._measure_groups(model)
+            if len(self._known) > _KEPT:
+                self._known.popitem(last=False)
+        self._known.move_to_end(key)
+        return self._known[key]
+
+    def _measure_groups(self, model: Model) -> Measured:
+        if self._steering is not None:
+            return self._steering.measure(model)
+        items = self.space.items
+        assert items is not None
+        codes, what = items.codes, "items with labels"
+        if items.seen is not None and items.seen.exact and not items.seen.seen[codes >= 0].all():
+            codes, what = np.where(items.seen.seen, -1, codes), "new items"
+        n = int((codes >= 0).sum())
+        how = f"{n:,} {what}, by a classifier that is derived, not trained anew, where groups have changed"
+        return Measured.of(items.cut(model).scored(), codes, how)
+
+    def _measure(self, step: Step) -> None:
+        """Measure a step, and give its model the classifier that was trained for it, and its items their answers."""
+        if step.before is not None and step.found_before is None:
+            step.found_before = self._measured(step.before)
+        step.found = step.found or self._measured(step.model)
+        items, derived = self.space.items, step.model.provenance.get("derived_head")
+        if not step.model.edits:
+            return
+        if isinstance(step.found, Steered) and derived is not None and derived["n_groups"] == step.model.n_groups:
+            step.model = step.found.put_into(step.model)
+        if isinstance(items, StoredItems) and step.model.n_groups not in step.rows:
+            row = self._answers(step, items)
+            step.rows = step.rows if row is None else {**step.rows, step.model.n_groups: row}
+
+    def _answers(self, step: Step, items: StoredItems) -> TopClasses | None:
+        """Return answers at the number of groups of a step; None while those of held-out items are not known."""
+        model, held_out = step.model, items.held_out
+        if model.n_groups not in model.heads or (held_out is not None and not isinstance(step.found, Steered)):
+            return None
+        found = TopClasses.empty(1, len(items), len(model.classes))
+        found.put(0, slice(len(items)), items.cut(model).scored())
+        if held_out is not None:
+            assert isinstance(step.found, Steered)
+            for target, values in zip(found.arrays, step.found.held_out.arrays, strict=True):
+                target[0, held_out] = values
+        return found.at(0)
+
+    def _kept_answers(self, model: Model) -> dict[int, TopClasses]:
+        """Return the answers, now and before all edits, at numbers of groups at which another model has the same."""
+        return self._original_answers(model) | _same_groups(self.current.model, model, self.current.rows)
+
+    def _original_answers(self, model: Model) -> dict[int, TopClasses]:
+        original = self._original
+        return {} if original is None else _same_groups(unedited_model(model), model, original.rows)
+
+    # Editing
+
+    @property
+    def current(self) -> Step:
+        """The state that is shown."""
+        return self._steps[-1]
+
+    def edit(self, edit: Mapping[str, Any], revision: int) -> None:
+        """Make an edit, measure it, show and save it."""
+        if edit.get("edit") in CLUSTER_EDITS:
+            self._edit_clusters(edit, revision)
+            return
+        with self.lock:
+            self._check(revision)
+            self.start()
+            before = self.current.model
+            model = _applied(before, _with_names(before, edit))
+            made = model.edits[-1]
+            self._check_index(made)
+            kept, now = self._kept_answers(model), datetime.now().astimezone()
+            cut = self.space.cut(made["n_groups"])
+            step = Step(model, kept, made, cut.model, now, described(made, cut), clusters=self.current.clusters)
+            self._measure(step)
+            self._make(step)
+
+    def _edit_clusters(self, edit: Mapping[str, Any], revision: int) -> None:
+        """Make an edit of the clusters, measure it, show and save it."""
+        with self.lock:
+            self._check(revision)
+            before = self.current.clusters
+            if before is None or self._index is None:
+                raise BagwiseError(self.why_no_clusters or "The items have no clusters yet.")
+            clusters = self.clustering.edited(self._index, edit)
+            self._make(self._cluster_step(clusters, edit, described_edit(edit, before)))
+
+    def cluster(self, n_clusters: int | None, revision: int) -> None:
+        """Cluster the items anew, and save the clusters; None: into the most stable number of clusters."""
+        with self.lock:
+            self._check(revision)
+            if problem := self.why_no_clusters:
+                raise BagwiseError(problem)
+            assert self._index is not None
+            clusters = self.clustering.found(self._index, n_clusters)
+            text = f"Clustered the items into {len(clusters):,} cluster{'' if len(clusters) == 1 else 's'}"
+            self._make(self._cluster_step(clusters, {"edit": "cluster_items", "n_clusters": n_clusters}, text))
+
+    def clusters_measured(self) -> ClusterMeasured | None:
+        """Return how well the clusters that are shown can be told from words; None if that is not known."""
+        with self.lock:
+            clusters, index = self.current.clusters, self._index
+        return None if clusters is None or index is None else self.clustering.measured(index, clusters)
+
+    def _cluster_step(self, clusters: ItemClusters, edit: Mapping[str, Any], text: str) -> Step:
+        last, index = self.current, self._index
+        assert index is not None
+        before = None if last.clusters is None else self.clustering.measured(index, last.clusters)
+        after = self.clustering.measured(index, clusters)
+        return Step(
+            last.model,
+            last.rows,
+            edit,
+            last.model,
+            datetime.now().astimezone(),
+            text,
+            found=last.found,
+            clusters=clusters,
+            clusters_before=before,
+            clusters_found=after,
+            of_clusters=True,
+        )
+
+    def _make(self, step: Step) -> None:
+        self._undone.clear()
+        self._steps.append(step)
+        self._change()
+
+    def undo(self, revision: int) -> None:
+        """Go back to the state before the last edit, also of an earlier session."""
+        with self.lock:
+            self._check(revision)
+            last = self.current
+            if last.edit is not None:
+                self._undone.append(self._steps.pop())
+            else:
+                step, undone = self._before(last)
+                self._steps = [step]
+                self._measure(self.current)
+                self._undone.append(undone)
+            self._change()
+
+    def _before(self, last: Step) -> tuple[Step, Step]:
+        """Return the state before the last edit of an earlier session, and the step that makes the edit again."""
+        clusters, n_edits = last.clusters, len(last.model.edits)
+        if clusters is not None and clusters.edits and clusters.edits[-1].after >= n_edits:
+            assert self._index is not None
+            before = self.clustering.undone(self._index)
+            edit = clusters.edits[-1].whole(self._index.ids)
+            again = replace(last, edit=edit, text=described_edit(edit, before), before=last.model, of_clusters=True)
+            return replace(last, clusters=before), again
+        if not n_edits:
+            raise BagwiseError("There is no edit to undo.")
+        model = last.model.undo()
+        return Step(model, self._kept_answers(model), clusters=clusters), replace(last, edit=last.model.edits[-1])
+
+    def redo(self, revision: int) -> None:
+        """Make the edit again that was undone last."""
+        with self.lock:
+            self._check(revision)
+            if not self._undone:
+                raise BagwiseError("There is no edit to make again.")
+            self._steps.append(self._undone.pop())
+            self._measure(self.current)
+            self._change()
+
+    def save(self) -> None:
+        """Try to save the current state again."""
+        with self.lock:
+            self._check(self.space.revision)
+            self._save_and_tell()
+
+    def _check(self, revision: int) -> None:
+        if self.read_only:
+            raise Refused(403, "The explorer was started with --read-only, so that nothing can be changed.")
+        if revision != self.space.revision:
+            raise Refused(409, "The model was changed in another window since this page was loaded. Reload the page.")
+
+    def _check_index(self, edit: Mapping[str, Any]) -> None:
+        if self._index is not None and edit["edit"] != "rename" and not takes_other_groups(self._index):
+            raise BagwiseError(
+                "The items of this index are compared by the groups of its model, which can only be renamed. Edit the "
+                "model's own file, and build the index from it by: bagwise index MODEL SOURCE"
+            )
+
+    def _change(self) -> None:
+        self._show(self.current, self.space.revision + 1)
+        self._save_and_tell()
+
+    def _save_and_tell(self) -> None:
+        problem = self._save()
+        self.shown = Shown(self.space, tuple(self._steps), tuple(reversed(self._undone)), problem)
+
+    def _show(self, step: Step, revision: int) -> None:
+        """Replace the workspace by one with the model of a step."""
+        items = self.space.items
+        if self._index is not None:
+            self._index = self._edited_index(step)
+            if isinstance(items, StoredItems):
+                items = items.edited(self._index)
+        self.space = self.space.edited(step.model, items, revision)
+        self.space.clusters = step.clusters
+        self.changed(self.space)
+
+    def _edited_index(self, step: Step) -> ItemIndex:
+        assert self._index is not None
+        answers = self._index.answers
+        if answers is not None:
+            rows = {size: row for size, row in step.rows.items() if size in step.model.heads}
+            original = self._original if step.model.edits else None
+            protocol = answers.protocol if self._original is None else self._original.protocol
+            if protocol and original is not None and rows.keys() - self._original_answers(step.model).keys():
+                protocol = f"{protocol}; edited groups as on the page Steer"
+            answers = answers.replaced(rows, protocol, original)
+        changed = replace(with_model(self._index, step.model), answers=answers)
+        same = step.clusters is self._index.clusters or not self.clustering.of_all(self._index)
+        return changed if same else with_edited(changed, step.clusters)
+
+    # Saving
+
+    def keep_map(self, found: ItemMap) -> str:
+        """Give the index a map and save it; return in words where the map is kept."""
+        with self.lock:
+            if self._index is None or self.path is None or not isinstance(self.space.items, StoredItems):
+                return "It is kept until the explorer ends."
+            self._index = replace(self._index, map=found)
+            if self.read_only:
+                return "It is kept until the explorer ends, which was started with --read-only."
+            problem = self._save()
+        return "It is kept in the index." if problem is None else f"It is kept until the explorer ends: {problem}"
+
+    def _save(self) -> str | None:
+        """Write the file, unless another program changed it; return why that could not be done."""
+        if self.path is None or self.read_only:
+            return None
+        try:
+            with locked(self.path):  # nobody changes it between the look at it and the new file
+                found = content_stamp(self.path)
+                if found != self._stamp:
+                    return _refusal(self.path, removed=found is None)
+                (self.current.model if self._index is None else self._index).save(self.path)
+                self._stamp, self.n_saved = content_stamp(self.path), len(self.current.model.edits)
+        except (BagwiseError, OSError) as error:
+            return str(error)
+        return None
+
+
+def _refusal(path: Path, removed: bool) -> str:
+    """Say why a file is not replaced, and what to do."""
+    since = "by another program since the explorer loaded or saved it"
+    stay = "The edits made here stay until the explorer ends, and the page Steer lists them."
+    if removed:
+        return f"{path} was removed {since}. {stay} Put the file back, or start the explorer with another one."
+    return (
+        f"{path} was changed {since}, and is left as it is. {stay} Start the explorer again to see what is there now, "
+        "and make them again."
+    )
+
+
+def _applied(model: Model, edit: Mapping[str, Any]) -> Model:
+    """Apply an edit; its error is told without the place in the list."""
+    try:
+        return model.apply([edit])
+    except BagwiseError as error:
+        raise error.__cause__ if isinstance(error.__cause__, BagwiseError) else error from None
+
+
+def _same_groups(before: Model, after: Model, rows: Mapping[int, TopClasses]) -> dict[int, TopClasses]:
+    """Return the answers at those numbers of groups at which another model has the same groups and classifiers."""
+    return {
+        size: row
+        for size, row in rows.items()
+        if size in after.heads
+        and size in before.heads
+        and size >= after.hierarchy.min_groups
+        and np.array_equal(before.hierarchy.cut(size), after.hierarchy.cut(size))
+    }
+
+
+def _with_names(model: Model, edit: Mapping[str, Any]) -> dict[str, Any]:
+    """Name words by their names where these differ, so that people can read the edit."""
+    names, words = model.word_names, edit.get("words")
+    if names is None or not isinstance(words, list):
+        return dict(edit)
+    inside = [word for word in words if type(word) is int and 0 <= word < len(names)]
+    chosen = {names[word] for word in inside}
+    if len(inside) < len(words) or sum(name in chosen for name in names) > len(chosen):
+        return dict(edit)
+    return {**edit, "words": [names[word] for word in inside]}
+
+
+def described(edit: Mapping[str, Any], cut: Cut | None = None) -> str:
+    """Say in words what an edit does; `cut` is the model before it, without which groups have numbers.
+
+    >>> described({"edit": "join", "n_groups": 9, "groups": [3, 7]})
+    'Joined group 3 and group 7'
+    >>> described({"edit": "must_link", "n_groups": 9, "words": ["cat", "dog"]})
+    'Put cat and dog into one group'
+    """
+
+    def group(number: int) -> str:
+        return f"group {number}" if cut is None else f"“{cut.title(number)}”"
+
+    def listed(names: list[str]) -> str:
+        first = names if len(names) <= _NAMED else [*names[: _NAMED - 1], f"{len(names) - _NAMED + 1} more"]
+        return " and ".join([", ".join(first[:-1]), first[-1]] if len(first) > 1 else first)
+
+    words = listed([word if isinstance(word, str) else f"word {word}" for word in edit.get("words", ())])
+    kind = edit["edit"]
+    if kind == "rename":
+        name = edit["name"]
+        return (
+            f"Took back the name of {group(edit['group'])}"
+            if name is None
+            else f"Named {group(edit['group'])} “{name}”"
+        )
+    if kind == "move":
+        return f"Moved {words} to {'a new group' if edit['to'] is None else group(edit['to'])}"
+    if kind == "join":
+        return f"Joined {listed([group(number) for number in edit['groups']])}"
+    if kind in _ON_GROUPS:
+        return f"{_ON_GROUPS[kind]} {group(edit['group'])}"
+    return _ON_WORDS[kind].format(words)

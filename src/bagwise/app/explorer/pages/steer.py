@@ -1,0 +1,216 @@
+"""Steering: edits of the groups, what they do to the error, undo and redo, and where they are saved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import QueryParams
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from bagwise._utils.json_text import parse_json
+from bagwise.app.explorer.editor import Editor, Refused, Shown, Step, described
+from bagwise.app.explorer.requests import answer_json, answered, reading, size_of
+from bagwise.app.explorer.workspace import Workspace
+from bagwise.app.index.cluster_edits import ClusterMeasured, described_edit
+from bagwise.app.model.editing import linked_words
+from bagwise.app.training.item_answers import Measured
+from bagwise.display.texts import clean
+from bagwise.errors import BagwiseError
+
+__all__ = ["measured", "python_lines", "routes", "steer"]
+
+_MOST_BYTES = 1 << 20
+_MOST_EDITS = 200  # that are listed
+
+
+def routes(space: Workspace) -> list[BaseRoute]:
+    """Return the addresses of the page."""
+    editor = space.editor
+    assert editor is not None
+
+    def opened(query: QueryParams, path: dict[str, Any]) -> Any:
+        editor.start()
+        return steer(editor, size_of(query))
+
+    def changing(change: Callable[[dict[str, Any]], None]) -> Callable[[Request], Any]:
+        def answer(body: bytes) -> Response:
+            try:
+                change(_content(body))
+            except Refused as error:
+                return answer_json({"error": str(error)}, error.status)
+            except BagwiseError as error:
+                return answer_json({"error": str(error)}, 400)
+            return answered(lambda: steer(editor, None))
+
+        async def posted(request: Request) -> Response:
+            try:
+                body = await request.body()
+            except ClientDisconnect:
+                body = b""
+            return await run_in_threadpool(answer, body)
+
+        return posted
+
+    changes: dict[str, Callable[[dict[str, Any]], None]] = {
+        "edit": lambda given: editor.edit(_edit(given, space), _revision(given)),
+        "cluster": lambda given: editor.cluster(_n_clusters(given), _revision(given)),
+        "undo": lambda given: editor.undo(_revision(given)),
+        "redo": lambda given: editor.redo(_revision(given)),
+        "save": lambda given: editor.save(),
+    }
+    return [
+        Route("/api/steer", reading(opened)),
+        Route("/api/steer/progress", reading(lambda query, path: editor.progress)),
+        *(Route(f"/api/steer/{name}", changing(change), methods=["POST"]) for name, change in changes.items()),
+    ]
+
+
+def _content(body: bytes) -> dict[str, Any]:
+    """Read the JSON object of a request."""
+    try:
+        given = parse_json(body) if len(body) <= _MOST_BYTES else None
+    except (ValueError, RecursionError):
+        given = None
+    if not isinstance(given, dict):
+        raise BagwiseError(f"A change must be a JSON object of at most {_MOST_BYTES >> 20} MB.")
+    return given
+
+
+def _revision(given: dict[str, Any]) -> int:
+    if type(given.get("revision")) is not int:
+        raise BagwiseError(f"A change must have the revision that it is based on, got {given.get('revision')!r:.40}.")
+    return int(given["revision"])
+
+
+def _edit(given: dict[str, Any], space: Workspace) -> dict[str, Any]:
+    edit: Any = given.get("edit")
+    if not isinstance(edit, dict):
+        raise BagwiseError(f"An edit must be a JSON object, got {edit!r:.100}.")
+    if edit.get("edit") != "move_items" or "numbers" not in edit:
+        return edit
+    numbers = edit["numbers"]  # pages know items by their numbers
+    if not isinstance(numbers, list) or not all(type(k) is int and 0 <= k < len(space.ids) for k in numbers):
+        raise BagwiseError(f"numbers must be a list of items, numbered from 0 to {len(space.ids) - 1}.")
+    return {name: value for name, value in edit.items() if name != "numbers"} | {
+        "items": [space.ids[k] for k in numbers]
+    }
+
+
+def _n_clusters(given: dict[str, Any]) -> int | None:
+    n = given.get("n_clusters")
+    if n is not None and (type(n) is not int or n < 1):
+        raise BagwiseError(f"The number of clusters must be a whole number from 1, or null; got {n!r:.40}.")
+    return n
+
+
+def steer(editor: Editor, n: int | None) -> dict[str, Any]:
+    """Return the edits with the errors before and after each, what is locked and required, and where it is saved."""
+    shown, progress = editor.shown, editor.progress
+    space = shown.space
+    cut, found = space.cut(n), shown.steps[-1].found
+    return {
+        "revision": space.revision,
+        "n_groups": space.model.n_groups,
+        "read_only": editor.read_only,
+        "progress": progress,
+        "now": measured(found),
+        "edits": _edits(shown),
+        "n_edits": len(space.model.edits) + (0 if space.clusters is None else len(space.clusters.edits)),
+        "undone": [clean(_text(step)) for step in shown.undone if step.edit is not None],
+        "locked": [{"group": number, "name": clean(cut.title(number))} for number in sorted(cut.locked)],
+        "links": _links(space),
+        "saved": {
+            "path": None if editor.path is None else clean(str(editor.path)),
+            "changed": bool(space.revision),
+            "problem": None if shown.problem is None else clean(shown.problem),
+        },
+        "python": python_lines(editor, shown),
+    }
+
+
+def _links(space: Workspace) -> list[dict[str, Any]]:
+    """Return the words that must be together, and those that must not."""
+    names = space.model.word_names
+    return [
+        {
+            "together": kind == "must_link",
+            "words": words,
+            "names": [f"word {word}" if names is None else clean(names[word]) for word in words],
+        }
+        for kind, links in linked_words(space.model).items()
+        for words in links
+    ]
+
+
+def _edits(shown: Shown) -> list[dict[str, Any]]:
+    """Return the edits, the last one first."""
+    steps = [step for step in shown.steps if step.edit is not None]
+    earlier = _earlier(shown.space, steps)
+    told = [_edit_told(len(earlier) + k, step) for k, step in enumerate(steps)]
+    return [*({"number": k, "text": clean(text)} for k, text in enumerate(earlier)), *told][::-1][:_MOST_EDITS]
+
+
+def _earlier(space: Workspace, steps: list[Step]) -> list[str]:
+    """Return the edits of earlier sessions in words, those of groups and of clusters in their order."""
+    of_groups = space.model.edits[: len(space.model.edits) - sum(not step.of_clusters for step in steps)]
+    clusters, n = space.clusters, sum(step.of_clusters for step in steps)
+    remade = any(step.edit is not None and step.edit["edit"] == "cluster_items" for step in steps)
+    of_clusters = () if clusters is None or remade else clusters.edits[: len(clusters.edits) - n]
+    told, after = list[str](), 0
+    for one in of_clusters:
+        told += [described(edit) for edit in of_groups[after : one.after]]
+        after = max(after, min(one.after, len(of_groups)))
+        told.append(described_edit(one.edit))
+    return [*told, *(described(edit) for edit in of_groups[after:])]
+
+
+def _text(step: Step) -> str:
+    assert step.edit is not None
+    return step.text or described(step.edit)
+
+
+def _edit_told(number: int, step: Step) -> dict[str, Any]:
+    assert step.edit is not None
+    told = {
+        "number": number,
+        "text": clean(_text(step)),
+        "when": None if step.when is None else step.when.isoformat(timespec="seconds"),
+    }
+    if step.of_clusters:
+        before, after = measured(step.clusters_before), measured(step.clusters_found)
+        return told | {"of_clusters": True, "from": None, "to": None, "before": before, "after": after}
+    return told | {
+        "from": None if step.before is None else step.before.n_groups,
+        "to": step.model.n_groups,
+        "before": measured(step.found_before),
+        "after": measured(step.found),
+    }
+
+
+def measured(found: Measured | None) -> dict[str, Any] | None:
+    """Return an error with how it was found; of clusters with their number, cohesion and agreement with labels."""
+    if found is None:
+        return None
+    told: dict[str, Any] = {"error": found.error, "standard_error": found.standard_error, "protocol": found.protocol}
+    if isinstance(found, ClusterMeasured):
+        told |= {"n_clusters": found.n_clusters, "cohesion": found.cohesion}
+        told["nmi"] = None if found.agreement is None else found.agreement.nmi
+    return told
+
+
+def python_lines(editor: Editor, shown: Shown) -> str:
+    """Return the lines of Python that make the same edits."""
+    edits = "".join(f"    {edit!r},\n" for edit in shown.space.model.edits)
+    path = "model.bagwise" if editor.path is None else str(editor.path)
+    load, imported = f"Model.load({path!r})", "from bagwise import Model"
+    if editor.of_index:
+        load, imported = f"ItemIndex.load({path!r}).model", "from bagwise.app import ItemIndex"
+    undone = f".undo({editor.n_saved})  # of the edits in the file" if editor.n_saved else ""
+    place = Path(path).stem + ".edited.bagwise"
+    listed = f"edits = [\n{edits}]\n" if edits else "edits = []\n"
+    return f"{imported}\n\n{listed}model = {load}{undone}\nmodel.apply(edits).save({place!r})\n"

@@ -1,0 +1,117 @@
+"""What requests ask for, and answers to them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from starlette.datastructures import QueryParams
+from starlette.requests import Request
+from starlette.responses import Response
+
+from bagwise.app.explorer.workspace import Workspace
+from bagwise.errors import BagwiseError
+
+__all__ = [
+    "MOST_ROWS",
+    "answer_json",
+    "answer_text",
+    "answered",
+    "as_json",
+    "locked",
+    "maybe_number",
+    "needed_number",
+    "number_or",
+    "reading",
+    "safe",
+    "size_of",
+]
+
+MOST_ROWS = 200
+_DIGITS = 9  # of numbers in addresses
+
+Answer = Callable[[QueryParams, dict[str, Any]], Any]
+
+
+def reading(answer: Answer) -> Callable[[Request], Response]:
+    """Answer requests with what a function gives for the parameters of the address and of its path."""
+
+    def respond(request: Request) -> Response:
+        return answered(lambda: answer(request.query_params, request.path_params))
+
+    return respond
+
+
+def locked(space: Workspace, answer: Answer) -> Callable[[Request], Response]:
+    """Answer requests one after the other, as far as they are for the same number of groups."""
+
+    def held(query: QueryParams, path: dict[str, Any]) -> Any:
+        with space.cut(size_of(query)).lock:
+            return answer(query, path)
+
+    return reading(held)
+
+
+def answered(answer: Callable[[], Any]) -> Response:
+    """Answer with JSON; errors of the library become their sentence."""
+    try:
+        return answer_json(answer())
+    except BagwiseError as error:
+        return answer_json({"error": str(error)}, 400)
+
+
+def safe(respond: Callable[[Request], Response]) -> Callable[[Request], Response]:
+    """Answer errors of the library by their sentence, and the status of something that is not there."""
+
+    def responding(request: Request) -> Response:
+        try:
+            return respond(request)
+        except BagwiseError as error:
+            return answer_json({"error": str(error)}, 404)
+
+    return responding
+
+
+def answer_json(content: Any, status: int = 200) -> Response:
+    """Answer with JSON."""
+    return answer_text(as_json(content), status)
+
+
+def as_json(content: Any) -> str:
+    """Write JSON without spaces."""
+    return json.dumps(content, separators=(",", ":"))
+
+
+def answer_text(text: str, status: int = 200) -> Response:
+    """Answer with JSON that is written already."""
+    return Response(text, status, media_type="application/json")
+
+
+def maybe_number(query: QueryParams, name: str) -> int | None:
+    """Return a number of the address, or None."""
+    given = query.get(name, "")
+    if not given:
+        return None
+    if not (given.isascii() and given.isdecimal() and len(given) <= _DIGITS):
+        raise BagwiseError(f"{name} must be a whole number, got {given!r:.40}.")
+    return int(given)
+
+
+def number_or(query: QueryParams, name: str, default: int) -> int:
+    """Return a number of the address, or the default."""
+    given = maybe_number(query, name)
+    return default if given is None else given
+
+
+def needed_number(query: QueryParams, name: str) -> int:
+    """Return a number of the address; raise an error if there is none."""
+    given = maybe_number(query, name)
+    if given is None:
+        raise BagwiseError(f"The address needs a number for {name}.")
+    return given
+
+
+def size_of(query: QueryParams) -> int | None:
+    """Return the number of groups of the address; None: that of the model."""
+    return maybe_number(query, "n")

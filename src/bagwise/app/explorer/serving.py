@@ -1,0 +1,354 @@
+"""Opening a model with its items, and serving the explorer until Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import socket
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bagwise._io.stamps import content_stamp
+from bagwise._utils.extras import require
+from bagwise.app.explorer.comparison import Other
+from bagwise.app.explorer.editor import Editor
+from bagwise.app.explorer.items import CountedItems, Items, StoredItems
+from bagwise.app.explorer.opening import PageFile
+from bagwise.app.explorer.workspace import Origin, Workspace
+from bagwise.app.index.index_words import IndexedWords
+from bagwise.app.index.item_index import ItemIndex, is_item_index
+from bagwise.app.model import Model
+from bagwise.app.model.files import is_sharded
+from bagwise.app.options import FitOptions
+from bagwise.app.training.comparing import same_vocabulary, same_weighting
+from bagwise.app.training.items import N_SAMPLED_ITEMS, count_words, open_items
+from bagwise.app.training.seen import seen_items
+from bagwise.errors import BagwiseError
+from bagwise.sources.collection import Collection
+
+if TYPE_CHECKING:
+    from bagwise.app.model.vectorizers import Progress
+
+__all__ = ["Server", "open_other", "open_workspace"]
+
+_LOCAL = ("127.0.0.1", "localhost", "::1")
+# Hosts that stand for all addresses of a machine, and those of them that lead to the machine itself.
+_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+
+
+def open_workspace(
+    path: str | os.PathLike[str],
+    source: Any = None,
+    options: FitOptions | None = None,
+    *,
+    read_only: bool = False,
+    network: Any = None,
+    progress: Progress | None = None,
+    note: Callable[[str], None] = lambda text: None,
+) -> Workspace:
+    """Open a model or an index, and its items.
+
+    Items of an index with answers and words are shown as the index knows them, and their source is opened when their
+    content is. Words of other items are counted: those of a source that is given, and of indexes that compare items
+    by something else than words.
+
+    Parameters
+    ----------
+    path : path
+        File of a model or an index.
+    source : Collection or path, default=None
+        Items. None: those of the index; a model has none.
+    options : FitOptions, default=None
+        How to read the items.
+    read_only : bool, default=False
+        Whether edits are refused. Otherwise they are saved to the file.
+    network : path, default=None
+        See `Model.load`.
+    progress : callable, default=None
+        See `fit_model`.
+    note : callable, default=None
+        Called with messages for the user.
+
+    Returns
+    -------
+    workspace : Workspace
+    """
+    place = Path(path)
+    if not place.exists():
+        raise BagwiseError(f"{place} does not exist. Create a model with: bagwise fit SOURCE")
+    _check_one_file(place)
+    stamp = None if read_only else content_stamp(place)  # first: what changes it from here on is noticed
+    opened = ItemIndex.load(place, network=network) if is_item_index(place) else None
+    model = Model.load(place, network=network) if opened is None else opened.model
+    options = FitOptions() if options is None else options
+
+    def ready(items: Items | None = None, *counted: Any) -> Workspace:
+        space = _workspace(model, items, Origin(str(place), opened is not None, *counted))
+        Editor(space, place, opened, read_only=read_only, stamp=stamp)
+        return space
+
+    if source is None and opened is not None and opened.answers is not None and len(opened):
+        words = IndexedWords.of(opened)
+        if words is not None:
+            return ready(StoredItems(opened, words))
+    known = opened if source is None else None
+    if source is None and opened is not None and opened.source:
+        if os.path.exists(opened.source):
+            source, options = opened.source, FitOptions.from_mapping(opened.reading)
+        else:
+            note(f"{opened.source} does not exist any more, so no items are shown. Give their location as SOURCE.")
+    if source is None:
+        return ready()
+    items = count_items(model, source, options, progress=progress, note=note)
+    if known is not None and known.map is not None and tuple(items.ids) == known.ids:
+        items.mapped.give(known.map)
+    said = {name: value for name, value in options.to_dict().items() if value != getattr(FitOptions(), name)}
+    return ready(items, items.collection.source, said)
+
+
+def count_items(
+    model: Model,
+    source: Any,
+    options: FitOptions,
+    *,
+    progress: Progress | None = None,
+    note: Callable[[str], None] = lambda text: None,
+) -> CountedItems:
+    """Count the words of the items of a source; see `open_workspace`."""
+    collection = open_items(model, source, options)
+    n_samples = N_SAMPLED_ITEMS if model.modality == "images" else 0
+    found = count_words(model, collection, options, n_samples=n_samples, progress=progress)
+    if found.skipped:
+        note(f"{len(found.skipped)} of {len(collection)} items could not be read and are not shown.")
+        collection = collection[found.kept]
+    seen = seen_items(model, collection, found.matrix)
+    where = Path(collection.source).name or collection.source
+
+    def index() -> ItemIndex:
+        return ItemIndex.build(model, collection, found.matrix, options=options)
+
+    codes = class_codes(model, collection)
+    return CountedItems(collection, found.matrix, codes, where, seen, found.samples, index)
+
+
+def class_codes(model: Model, collection: Collection) -> NDArray[np.int64]:
+    """Return the class of each item as an index into those of the model; -1 for items without one."""
+    number = {name: k for k, name in enumerate(model.classes)}
+    return np.array([number.get(item.labels[0], -1) if len(item.labels) == 1 else -1 for item in collection], np.int64)
+
+
+def _workspace(model: Model, items: Items | None, origin: Origin) -> Workspace:
+    space = Workspace(model, items, title=Path(origin.path).stem)
+    space.origin = origin
+    return space
+
+
+def _check_one_file(place: Path) -> None:
+    """Raise an error for an index in shards, which has too many items for one process."""
+    if is_sharded(place):
+        beside = place.with_suffix(".index")
+        advice = "Index some of the items without --workers."
+        if beside.exists():
+            advice = (
+                f"Open the index in one file that bagwise fit writes beside it, with a sample of the items: {beside}"
+            )
+        raise BagwiseError(f"{place} is an index in shards, whose items the explorer cannot show. {advice}")
+
+
+def open_other(
+    space: Workspace,
+    path: str | os.PathLike[str],
+    options: FitOptions | None = None,
+    *,
+    progress: Progress | None = None,
+    note: Callable[[str], None] = lambda text: None,
+) -> Other:
+    """Open a second model or index, to compare it with the model of a workspace on the same items.
+
+    An index has answers of its own. For a model with the same vocabulary the words of the items are known already;
+    others count theirs in the source of the items.
+
+    Parameters
+    ----------
+    space : Workspace
+        Of the first model. If it has no items, only groups are compared.
+    path : path
+        File of a model or an index.
+    options, progress, note
+        As for `open_workspace`.
+
+    Returns
+    -------
+    other : Other
+    """
+    items, place = space.items, Path(path)
+    if not place.exists():
+        raise BagwiseError(f"{place} does not exist. Give a model or an index to compare with.")
+    _check_one_file(place)
+    if items is None:
+        return Other(place.stem, open_workspace(path, progress=progress, note=note))
+    if not is_item_index(place):
+        model = Model.load(path)
+        stored = isinstance(items, StoredItems)
+        if same_vocabulary(space.model, model) and (not stored or same_weighting(space.model, model)):
+            return Other(place.stem, _workspace(model, None, Origin(str(place), False)), recounts=True)
+        source, reading = _source_of(space, options)
+        opened = open_workspace(path, source, reading, progress=progress, note=note)
+    else:
+        opened = open_workspace(path, progress=progress, note=note)
+    other = Other(place.stem, opened)
+    if opened.items is not None and not (other.places(space) >= 0).any():
+        ids = [f"{one.ids[0]!r:.60}" for one in (space, opened)]
+        raise BagwiseError(
+            f"{place} has none of the items that are shown: ids there are such as {ids[1]}, here such as {ids[0]}. "
+            "Items are matched by their ids: give an index of the same source, or a model."
+        )
+    return other
+
+
+def _source_of(space: Workspace, options: FitOptions | None) -> tuple[Any, FitOptions | None]:
+    """Return where the items of a workspace can be read, and how."""
+    if isinstance(space.items, CountedItems):
+        return space.items.collection, options
+    assert isinstance(space.items, StoredItems)
+    index = space.items.index
+    if not index.source or not os.path.exists(index.source):
+        raise BagwiseError(
+            f"The other model has other words, which have to be counted, but {index.source or 'the source'} of the "
+            "items does not exist any more. Give their location as SOURCE."
+        )
+    return index.source, FitOptions.from_mapping(index.reading)
+
+
+class Server:
+    """Serves a workspace to one browser. Needs ``bagwise[explore]``.
+
+    The port is bound when the server is made, so that `address` is known before `run` is called.
+
+    Parameters
+    ----------
+    space : Workspace
+    host : str, default="127.0.0.1"
+    port : int, default=0
+        0: any free port.
+    """
+
+    def __init__(self, space: Workspace, host: str = "127.0.0.1", port: int = 0) -> None:
+        for module in ("starlette", "uvicorn"):
+            require(module, "explore", "The explorer")
+        from bagwise.app.explorer.app import make_app, prepare
+        from bagwise.app.explorer.pages.search import MOST_BYTES
+        from bagwise.app.explorer.security import Guard, new_token
+
+        def edited(new: Workspace) -> None:
+            threading.Thread(target=prepare, args=(new,), daemon=True).start()
+
+        self._prepare = partial(prepare, space)
+        self._running: Any = None
+        self.space = space
+        (space.editor or Editor(space)).changed = edited
+        self._socket = _bound(host, port)
+        self.host, self.port = host, int(self._socket.getsockname()[1])
+        self.token = new_token()
+        names = {host, *_LOCAL} if host in _LOCAL else {host, socket.gethostname(), socket.getfqdn(), *_LOCAL}
+        bare = [f"[{name}]" if ":" in name else name for name in names]
+        hosts = [f"{name}:{self.port}" for name in bare] + (bare if self.port == 80 else [])
+        everywhere = host in _EVERYWHERE
+        self.app = Guard(make_app(space), token=self.token, hosts=hosts, most_bytes=MOST_BYTES, any_address=everywhere)
+        self._page_files: list[PageFile] = []
+
+    @property
+    def address(self) -> str:
+        """The address to open, with its token."""
+        return self._address(self.token)
+
+    def _address(self, token: str) -> str:
+        name = _EVERYWHERE.get(self.host, self.host)
+        host = f"[{name}]" if ":" in name else name
+        return f"http://{host}:{self.port}/?token={token}"
+
+    def open_page(self) -> bool:
+        """Open the page in the browser of this machine; return whether there is one.
+
+        The browser gets the name of a private file with an address that works once, see `PageFile`. The file is removed
+        when that address was used, and when the server ends.
+        """
+        import webbrowser
+
+        file = PageFile(self._address(self.app.one_time(lambda: file.remove())))
+        self._page_files.append(file)
+        opened = webbrowser.open(file.url)
+        if not opened:
+            file.remove()
+        return opened
+
+    def run(self, on_start: Callable[[], None] = lambda: None, *, freeze: bool = True) -> None:
+        """Serve until Ctrl-C, SIGTERM or `stop`; `on_start` is called when the server answers.
+
+        With `freeze`, for a process that does nothing else, garbage collections leave out what is there at the start.
+        """
+        import uvicorn
+
+        from bagwise.app.explorer.connections import BACKLOG, MOST_CONNECTIONS, Connection, tell_seldom
+
+        def prepared() -> None:
+            self._prepare()
+            if freeze:
+                gc.freeze()  # collections need not look at 100,000 items again and again
+
+        begin = threading.Thread(target=prepared, daemon=True).start
+
+        class Running(uvicorn.Server):
+            async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+                tell_seldom(asyncio.get_running_loop())
+                await super().startup(sockets)
+                on_start()
+                begin()
+
+        config = uvicorn.Config(
+            self.app,
+            loop="asyncio",
+            http=Connection,
+            ws="none",
+            lifespan="off",
+            log_level="warning",
+            server_header=False,
+            backlog=BACKLOG,
+            limit_concurrency=MOST_CONNECTIONS + 1,
+            timeout_graceful_shutdown=2,
+        )
+        self._running = Running(config)
+        try:
+            self._running.run(sockets=[self._socket])
+        finally:
+            self._socket.close()
+            for file in self._page_files:
+                file.remove()
+
+    def stop(self) -> None:
+        """End `run`, which another thread is in."""
+        if self._running is not None:
+            self._running.should_exit = True
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # asyncio sends small answers at once only on sockets that say they are TCP
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+    except (OSError, OverflowError) as error:
+        bound.close()
+        raise BagwiseError(
+            f"The explorer cannot listen on {host}, port {port}: {getattr(error, 'strerror', None) or error}. "
+            "Choose another host or port; port 0 is any free one."
+        ) from error
+    return bound

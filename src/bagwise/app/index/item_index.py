@@ -1,0 +1,724 @@
+"""`ItemIndex`: a search index with its model and the names of its items, in one file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from bagwise._io.locks import locked
+from bagwise._io.storage import absolute
+from bagwise._io.tensors import PackedStrings, read_tensors, tensor, write_tensors
+from bagwise._utils.checks import check_integer
+from bagwise._utils.matrices import first_not_finite
+from bagwise.app.index.index_features import (
+    SIMILARITIES,
+    add_rows,
+    chosen_by,
+    class_scores,
+    features,
+    second_features,
+    weighted_words,
+)
+from bagwise.app.index.item_clusters import CLUSTER_TENSORS, ItemClusters
+from bagwise.app.index.item_map import MAP_TENSORS, ItemMap
+from bagwise.app.model.files import INDEX_KIND, is_item_index, model_bytes, read_model
+from bagwise.app.model.model import Model
+from bagwise.app.model.vectorizers import Progress
+from bagwise.app.options import FitOptions
+from bagwise.app.training.item_answers import ANSWER_TENSORS, UNEDITED_TENSORS, ItemAnswers, TopClasses
+from bagwise.app.training.items import READING, first_labels, reading_of
+from bagwise.errors import BagwiseError, parameter_name, unknown_name
+from bagwise.retrieval.bag_index import BagIndex
+from bagwise.retrieval.class_blend import BlendSettings, ClassBlend
+from bagwise.retrieval.files import TENSORS as INDEX_TENSORS
+from bagwise.retrieval.group_blend import GroupBlend
+from bagwise.sources.collection import Collection
+from bagwise.sources.frames import is_frame
+
+if TYPE_CHECKING:
+    from bagwise.app.index.shared_terms import Shared
+    from bagwise.app.training.evaluate import Evaluation
+    from bagwise.app.training.fit import Fit
+
+__all__ = ["SIMILARITIES", "Found", "ItemIndex", "index_of_fit"]
+
+_SCHEMA, _PREFIX = 1, "index."
+_TENSORS = {f"{_PREFIX}{name}": spec for name, spec in INDEX_TENSORS.items()} | {
+    "labels": tensor("int64", "n_items", low=-1),
+    "ids": tensor("uint8", "n_id_bytes"),
+    "id_offsets": tensor("int64", "n_items + 1"),
+    "model": tensor("uint8", "n_model_bytes", mapped=True),  # a file as `Model.save` writes it
+    "certainty": tensor("float32", "n_items", low=0, high=1, finite=True, optional=True),
+    "typical": tensor("float32", "n_classes", low=0, high=1, finite=True, optional=True),
+}
+_TENSORS |= {name: replace(spec, optional=True) for name, spec in (ANSWER_TENSORS | MAP_TENSORS).items()}
+_TENSORS |= UNEDITED_TENSORS | CLUSTER_TENSORS
+# Metrics by which items are compared, unless another one is given.
+_METRICS = {"words": "inner", "groups": "hellinger", "classes": "inner", "both": "inner"}
+# Clusters of a map: as many as classes, within these bounds; the default if there are none.
+_LEAST_CLUSTERS, _MOST_CLUSTERS, _DEFAULT_CLUSTERS = 2, 20, 10
+
+# Model, index, header, ids, labels, blend, answers, map and clusters of a file.
+_Blend: TypeAlias = "ClassBlend | GroupBlend | None"
+_Parts: TypeAlias = (
+    "tuple[Model, BagIndex, dict[str, Any], Any, Any, _Blend, ItemAnswers | None, ItemMap | None, ItemClusters | None]"
+)
+
+
+class Found(NamedTuple):
+    """An item that a search found: its id, its score, and its label if it has one."""
+
+    id: str
+    score: float
+    label: str | None
+
+
+@dataclass(frozen=True)
+class ItemIndex:
+    """A search index of items, with the model that computes their features and those of queries.
+
+    Its file holds the model, the features (a `BagIndex`) and the ids of the items, not the items themselves.
+
+    Attributes
+    ----------
+    model : Model
+    index : BagIndex
+        Features of the items, which are numbered from 0; see `by`.
+    ids : tuple of str
+    labels : tuple of str or None
+    source : str
+        Path of the items when they were indexed.
+    reading : dict
+        How they were read: `modality`, `text`, `label`, `encoding`, and `id`, `sep`, `sheet`, `extensions` if given.
+    by : {"words", "groups", "classes", "both"}
+        What items are compared by:
+
+        - "words": all words, before they are merged. With the metric "inner", the default, words are weighted and rows
+          have unit norm: TF-IDF for texts, square roots of relative frequencies for others, in each vocabulary. With
+          other metrics, relative frequencies are compared.
+        - "groups": relative frequencies of the groups. The smallest index.
+        - "classes": the probability that both are of the same class, by the model's classifier of the most groups.
+          Useless for items of classes that the model does not know.
+        - "both": words and classes, weighted by how well the classes fit the query, see `ClassBlend`; words and groups
+          if the model has no classifier, see `GroupBlend`.
+    blend : ClassBlend, GroupBlend or None
+        Only if items are compared by classes or by both.
+    answers : ItemAnswers or None
+        Answers for the items at several numbers of groups; None if the model has no classifier.
+    map : ItemMap or None
+        The items in two dimensions, see `with_map`.
+    clusters : ItemClusters or None
+        Clusters of the items with their names, see `with_clusters`.
+
+    Examples
+    --------
+    >>> from bagwise.sources import TableCollection
+    >>> from bagwise.app import ItemIndex, fit_model
+    >>> rows = TableCollection(np.array([[4, 1, 0], [1, 0, 5]]), ["a", "b"], [("cat",), ("dog",)])
+    >>> model = fit_model(rows, n_groups=2, folds=0)
+    >>> ItemIndex.build(model, rows, model.histograms(rows)).search([[9.0, 1.0, 0.0]], k=1)[0][0].label
+    'cat'
+    """
+
+    model: Model
+    index: BagIndex
+    ids: tuple[str, ...]
+    labels: tuple[str | None, ...]
+    source: str
+    reading: Mapping[str, Any]
+    by: str = "groups"
+    blend: ClassBlend | GroupBlend | None = None
+    answers: ItemAnswers | None = None
+    map: ItemMap | None = None
+    clusters: ItemClusters | None = None
+
+    @classmethod
+    def build(
+        cls,
+        model: Model,
+        collection: Collection,
+        histograms: Any,
+        *,
+        source: str | os.PathLike[str] = "",
+        options: FitOptions | None = None,
+        by: str = "auto",
+        metric: str | None = None,
+        settings: BlendSettings | None = None,
+        held_out: TopClasses | None = None,
+    ) -> ItemIndex:
+        """Index items.
+
+        Parameters
+        ----------
+        model : Model
+        collection : Collection
+        histograms : CSR array or ndarray of shape (n_items, n_cells * d)
+            Counts of their words, see `count_words`.
+        source : path, default=""
+            Path of the items.
+        options : FitOptions, default=None
+            Options the items were read with.
+        by : {"auto", "words", "groups", "classes", "both"}, default="auto"
+            What items are compared by. "auto": "both" if no metric is given, otherwise "words".
+        metric : str, default=None
+            For "words" and "groups", see `BagIndex`. None: "inner" for words, "hellinger" for groups.
+        settings : BlendSettings, default=None
+            For classes.
+        held_out : TopClasses, default=None
+            Answers of cross-validation for the first items, see `Fit.held_out_top`.
+
+        Returns
+        -------
+        index : ItemIndex
+        """
+        options = FitOptions() if options is None else options
+        by = chosen_by(model, by, metric)
+        index = BagIndex(metric=metric or _METRICS[by])
+        scores = class_scores(model, histograms) if by in ("classes", "both") and model.heads else None
+        blend: _Blend = GroupBlend() if by == "both" else None
+        if scores is not None:
+            blend = ClassBlend.of(scores, settings)
+        add_rows(index, model, histograms, by, blend, scores)
+        labels, reading = first_labels(collection), reading_of(options)
+        answers = ItemAnswers.of(model, collection, histograms, held_out)
+        return cls(model, index, tuple(collection.ids), labels, os.fspath(source), reading, by, blend, answers)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def metric(self) -> str:
+        """Metric of the index, see `BagIndex`."""
+        return self.index.metric
+
+    @property
+    def described(self) -> str:
+        """What items are compared by, in words, with the metric if it is not the default."""
+        what = f"words and {self.beside_words}" if self.by == "both" else self.by
+        return what if self.index.metric == _METRICS[self.by] else f"{what}, metric {self.index.metric}"
+
+    @property
+    def beside_words(self) -> str:
+        """What "both" compares items by beside words: "classes", or "groups" without a classifier."""
+        return "groups" if isinstance(self.blend, GroupBlend) else "classes"
+
+    @property
+    def score_name(self) -> str:
+        """Name of the scores: "similarity", or that of the metric where it was chosen or is one of groups."""
+        return "similarity" if self.index.metric == "inner" else self.index.metric
+
+    def search(self, histograms: Any, k: int = 10, *, by: str | None = None) -> list[list[Found]]:
+        """Find the items that are most like each query, best first.
+
+        Parameters
+        ----------
+        histograms : CSR array or ndarray of shape (n_queries, n_cells * d)
+            Counts of the words of queries, see `count_words`.
+        k : int, default=10
+        by : {"words", "classes", "groups", "both"}, default=None
+            What to compare by. None: as the index was built. An index built for "both" can also be searched by "words"
+            alone, and by "classes" or "groups" alone, whichever it has.
+
+        Returns
+        -------
+        found : list of lists of Found
+        """
+        wanted = self.wanted(by)
+        k = min(check_integer(k, "k", 1), len(self))
+        if self.by != "both":
+            return self.named(*self.index.search(self.plain_rows(histograms), k))
+        return self.named(*self._blended(*self.blended_parts(histograms), wanted, k))
+
+    def blended_parts(self, histograms: Any) -> tuple[Any, Any]:
+        """Return what the blend of the index takes of queries: words, and scores of classes or groups."""
+        assert self.blend is not None
+        return weighted_words(self.model, histograms), second_features(self.model, histograms, self.blend)
+
+    def plain_rows(self, histograms: Any) -> Any:
+        """Return queries as rows of the index, where nothing is blended with words."""
+        if not isinstance(self.blend, ClassBlend):
+            return features(self.model, histograms, self.by, self.index.metric)
+        return self.blend.probabilities(class_scores(self.model, histograms))
+
+    def similar(self, number: int, k: int = 10, *, by: str | None = None) -> list[Found]:
+        """Find the items that are most like one of them, best first, by what the index holds of it.
+
+        Parameters
+        ----------
+        number : int
+            Of the item, from 0.
+        k, by
+            As in `search`.
+
+        Returns
+        -------
+        found : list of Found
+            The item itself is among them; none for an item without words.
+        """
+        wanted = self.wanted(by)
+        number = check_integer(number, "number", 0, len(self) - 1)
+        k = min(check_integer(k, "k", 1), len(self))
+        if not self.index.row(number).nnz:
+            return []
+        row, second = self.held(number)
+        if second is None:
+            return self.named(*self.index.search(row, k))[0]
+        return self.named(*self._blended(row, second, wanted, k))[0]
+
+    def held(self, number: int) -> tuple[Any, Any]:
+        """Return an item as a query: its row and None, or its words and its scores of classes or its groups."""
+        row = self.index.row(number)
+        n_words = self.model.n_cells * self.model.hierarchy.n_words
+        if self.by != "both":
+            rooted = self.index.metric == "hellinger"  # square roots of what is given are held
+            return sp.csr_array(row.multiply(row)) if rooted else row, None
+        if not isinstance(self.blend, ClassBlend):
+            return row[:, :n_words], row[:, n_words:]
+        if not self.blend.settings.soft:
+            raise BagwiseError(
+                "The index has no scores of classes (soft=0). Search for the content of the item instead."
+            )
+        profile = row[:, n_words : n_words + len(self.model.classes)].toarray().astype(np.float64)
+        # scores up to a constant, which changes no probability
+        scores = 2 * np.log(np.maximum(profile, np.finfo(np.float32).tiny)) / self.blend.settings.soft
+        return row[:, :n_words], scores
+
+    def shared(
+        self, query: Any, numbers: Sequence[int], *, by: str | None = None, cut: Model | None = None
+    ) -> list[list[Shared]]:
+        """Return what items share with a query, and how much each word, group or class adds to their scores.
+
+        Parameters
+        ----------
+        query : int, or CSR array or ndarray of shape (1, n_cells * d)
+            The number of an item, or counts of the words of another one.
+        numbers : sequence of int
+            Items, by their numbers.
+        by
+            As in `search`.
+        cut : Model, default=None
+            A cut of the model: contributions of words are added up in its groups, for words without names.
+
+        Returns
+        -------
+        shared : list of lists of Shared
+            For each item, those that add most first. They add up to the score that `search` or `similar` gives; of
+            distances too, where they are differences (with the metric "euclidean" they add up to the squared distance).
+
+        Examples
+        --------
+        >>> from bagwise.sources import TableCollection
+        >>> from bagwise.app import ItemIndex, fit_model
+        >>> rows = TableCollection(np.array([[4, 1, 0], [1, 0, 5]]), ["a", "b"], [("cat",), ("dog",)])
+        >>> model = fit_model(rows, n_groups=2, folds=0)
+        >>> index = ItemIndex.build(model, rows, model.histograms(rows), by="words")
+        >>> [(one.number, round(one.contribution, 3)) for one in index.shared([[9.0, 1.0, 0.0]], [0])[0]]
+        [(0, 0.849), (1, 0.141)]
+        """
+        from bagwise.app.index.shared_terms import shared_terms
+
+        return shared_terms(self, query, numbers, self.wanted(by), cut)
+
+    def compared_by_groups(self, model: Model, features: Any, metric: str = "hellinger") -> ItemIndex:
+        """Return an index of the same items that compares them by groups of a cut of the model.
+
+        Parameters
+        ----------
+        model : Model
+            Cut at a number of groups.
+        features : CSR array or ndarray of shape (n_items, n_cells * n_groups)
+            Relative frequencies of its groups: ``model.group(histograms, normalize=("l1",))``.
+        metric : str, default="hellinger"
+            See `BagIndex`.
+        """
+        index = BagIndex(metric=metric).add(features)
+        return replace(self, model=model, index=index, by="groups", blend=None, answers=None)
+
+    def _blended(self, words: Any, second: Any, wanted: str, k: int) -> tuple[NDArray[np.float64], NDArray[Any]]:
+        if isinstance(self.blend, GroupBlend):
+            return self.blend.search(self.index, words, second, k, wanted)
+        assert self.blend is not None
+        if wanted == "both":
+            return self.blend.search(self.index, words, second, k)
+        return self.index.search(self.blend.rows_alone(words, second, wanted), k)
+
+    def named(self, found: NDArray[np.float64], numbers: NDArray[Any]) -> list[list[Found]]:
+        """Return items with their ids and labels, for scores and numbers that the index found."""
+        if self.index.larger_is_nearer:
+            found = np.clip(found, 0, 1)  # rounding errors of float32
+        return [
+            [Found(self.ids[i], float(score), self.labels[i]) for i, score in zip(row, of_row, strict=True)]
+            for row, of_row in zip(np.asarray(numbers).tolist(), found, strict=True)
+        ]
+
+    def class_weights(self, histograms: Any, *, by: str | None = None) -> NDArray[np.float64]:
+        """Return how much classes count in a search for each query, from 0 (not at all) to 1.
+
+        Parameters
+        ----------
+        histograms, by
+            As in `search`.
+
+        Returns
+        -------
+        weights : ndarray of shape (n_queries,)
+        """
+        wanted = self.wanted(by)
+        if wanted != "both" or not isinstance(self.blend, ClassBlend):
+            return np.full(np.shape(histograms)[0], float(wanted == "classes"))
+        return self.blend.class_weights(self.index, *self.blended_parts(histograms))
+
+    def wanted(self, by: str | None) -> str:
+        """Return what to compare by; raise an error if the index has no items, or no features for it."""
+        if not len(self):
+            raise BagwiseError("The index is empty, so it cannot be searched. Build one of at least one item.")
+        accepted = ("words", self.beside_words, "both") if self.by == "both" else (self.by,)
+        if by is None or by in accepted:
+            return by or self.by
+        if by not in SIMILARITIES:
+            raise unknown_name(parameter_name("by"), by, accepted)
+        raise BagwiseError(
+            f"This index compares items by {self.by}, so it cannot be searched by {by!r}; accepted: "
+            f"{', '.join(accepted)}. Build another one by: bagwise index MODEL SOURCE --by {by}"
+        )
+
+    def add(self, collection: Collection, histograms: Any, *, replace: bool = False) -> ItemIndex:
+        """Return an index with further items, as `build` would index them, after those that are there.
+
+        Parameters
+        ----------
+        collection : Collection
+        histograms : CSR array or ndarray of shape (n_new, n_cells * d)
+            Counts of their words, see `count_words`.
+        replace : bool, default=False
+            Whether items of the index with the same ids are removed; otherwise such ids are an error.
+
+        Returns
+        -------
+        index : ItemIndex
+            Answers for new items are those of the model; which of them it was learned from is known by their words. On
+            the map, new items are placed by their neighbours, see `bagwise.app.index.item_map.ItemMap`.
+
+        Examples
+        --------
+        >>> from bagwise.sources import TableCollection
+        >>> from bagwise.app import ItemIndex, fit_model
+        >>> rows = TableCollection(np.array([[4, 1, 0], [1, 0, 5]]), ["a", "b"], [("cat",), ("dog",)])
+        >>> model = fit_model(rows, n_groups=2, folds=0)
+        >>> index = ItemIndex.build(model, rows, model.histograms(rows))
+        >>> more = TableCollection(np.array([[9, 2, 0]]), ["c"], [("cat",)])
+        >>> index.add(more, model.histograms(more)).remove(["b"]).ids
+        ('a', 'c')
+        """
+        from bagwise.app.index.index_changes import with_items
+
+        return with_items(self, collection, histograms, replace)
+
+    def remove(self, ids: Sequence[str]) -> ItemIndex:
+        """Return an index without some items; raise an error if one of the ids is not there."""
+        from bagwise.app.index.index_changes import without_items
+
+        return without_items(self, ids)
+
+    def with_map(
+        self, method: str = "spectral", *, random_state: int = 0, progress: Progress | None = None
+    ) -> ItemIndex:
+        """Arrange the items in two dimensions, by what the index holds of them; without classes, if there are words.
+
+        Parameters
+        ----------
+        method : {"spectral", "tsne"}, default="spectral"
+            See `bagwise.app.index.item_map.ItemMap`.
+        random_state : int, default=0
+        progress : callable, default=None
+            See `fit_model`.
+
+        Returns
+        -------
+        index : ItemIndex
+            The same items, with a map. Its clusters are those of the index, if it has some; otherwise as many as there
+            are classes: from 2 to 20, 10 if there are none.
+        """
+        n_words = self.model.n_cells * self.model.hierarchy.n_words if self.by == "both" else None
+        parts = [sp.csr_array(block.rows()[:, :n_words]) for block in self.index.blocks()]
+        rows = sp.csr_array(sp.vstack(parts)) if parts else sp.csr_array((0, 1))
+        if (wrong := first_not_finite(rows)) is not None:  # from a file that was mapped, not read
+            raise BagwiseError(f"The index is damaged: its item {wrong[0]} holds {wrong[2]}.")
+        if self.index.metric not in ("inner", "hellinger"):  # relative frequencies: compared by their square roots
+            rows = rows.sqrt()
+        n_classes = len(self.model.classes) or _DEFAULT_CLUSTERS
+        n_clusters = min(max(n_classes, _LEAST_CLUSTERS), _MOST_CLUSTERS)
+        clusters = None if self.clusters is None else self.clusters.labels
+        how: dict[str, Any] = {"clusters": clusters, "random_state": random_state, "progress": progress}
+        found = ItemMap.of(rows, method, n_clusters=n_clusters, **how)
+        return replace(self, map=found)
+
+    def with_clusters(
+        self,
+        n_clusters: int | None = None,
+        *,
+        method: str = "auto",
+        histograms: Any = None,
+        random_state: int = 0,
+        n_jobs: int | None = None,
+        progress: Progress | None = None,
+    ) -> ItemIndex:
+        """Cluster the items by the groups of their words, and name the clusters; no labels are used.
+
+        Features are those of `bagwise.app.index.item_clusters.cluster_features`, read from the index where it compares
+        items by words or by groups; items with the same features count once.
+
+        Parameters
+        ----------
+        n_clusters : int, default=None
+            None: the most stable number, see `bagwise.clustering.suggest_n_clusters`.
+        method : {"auto", "kmeans", "spectral", "manifold"}, default="auto"
+            "kmeans" of the features; "spectral": `SpectralClusterer`. "manifold" is k-means, for a model whose words
+            were learned by `ManifoldBagOfFeatures`. "auto" is "kmeans": on seven collections of texts
+            its NMI with classes is .56 on the mean, that of "spectral" .49 (``benchmarks/unlabelled.py``).
+        histograms : CSR array or ndarray of shape (n_items, n_cells * d), default=None
+            Counts of the words of the items, which indexes of measurements, and of classes alone, do not hold.
+        random_state : int, default=0
+        n_jobs : int, default=None
+        progress : callable, default=None
+            See `fit_model`.
+
+        Returns
+        -------
+        index : ItemIndex
+
+        Examples
+        --------
+        >>> from bagwise.sources import TableCollection
+        >>> from bagwise.app import ItemIndex, fit_model
+        >>> rows = TableCollection(np.array([[4, 1, 0], [5, 2, 0], [1, 0, 5], [0, 0, 4]]), list("abcd"), [()] * 4)
+        >>> index = ItemIndex.build(fit_model(rows, n_groups=3).result.model, rows, rows.X).with_clusters(2)
+        >>> index.clusters.labels.tolist(), index.clusters.sizes.tolist()
+        ([0, 0, 1, 1], [2, 2])
+        """
+        from bagwise.app.index.clustering import with_clusters
+
+        return with_clusters(
+            self, n_clusters, method=method, histograms=histograms, random_state=random_state, n_jobs=n_jobs,
+            progress=progress,
+        )  # fmt: skip
+
+    def edit_clusters(self, edits: Sequence[Mapping[str, Any]], *, histograms: Any = None) -> ItemIndex:
+        """Change clusters by hand: name, join and split them, move items between them.
+
+        Parameters
+        ----------
+        edits : sequence of mappings
+            One after the other; numbers of clusters are those before the edit:
+
+            - ``{"edit": "rename_cluster", "cluster": 3, "name": "space"}``; a name of None takes the given one back.
+            - ``{"edit": "join_clusters", "clusters": [3, 7]}``: they get the least number, larger ones move up.
+            - ``{"edit": "split_cluster", "cluster": 3}``: by k-means; the larger part keeps the number.
+            - ``{"edit": "move_items", "items": ["a.txt"], "to": 3}``: to another cluster, by their ids; to a new one if
+              ``to`` is None.
+        histograms : CSR array or ndarray of shape (n_items, n_cells * d), default=None
+            See `with_clusters`.
+
+        Returns
+        -------
+        index : ItemIndex
+            Certainties are those for the new centres, with the sharpness of the clusters that were found.
+            `bagwise.app.index.cluster_edits.measure_clusters` says what an edit is worth.
+
+        Examples
+        --------
+        >>> from bagwise.sources import TableCollection
+        >>> from bagwise.app import ItemIndex, fit_model
+        >>> counts = np.array([[4, 1, 0], [5, 2, 0], [1, 0, 5], [0, 0, 4]])
+        >>> rows = TableCollection(counts, list("abcd"), [()] * 4)
+        >>> index = ItemIndex.build(fit_model(rows, n_groups=3), rows, counts).with_clusters(2)
+        >>> edited = index.edit_clusters([{"edit": "move_items", "items": ["a"], "to": None},
+        ...                               {"edit": "rename_cluster", "cluster": 2, "name": "alone"}])
+        >>> edited.clusters.labels.tolist(), edited.clusters.name(2)
+        ([2, 0, 1, 1], 'alone')
+        >>> edited.undo_cluster_edits(2).clusters.labels.tolist()
+        [0, 0, 1, 1]
+        """
+        from bagwise.app.index.cluster_edits import edit_clusters, with_edited
+        from bagwise.app.index.clustering import cluster_data
+
+        index, data = self, None if histograms is None else cluster_data(self, histograms)
+        for edit in edits:
+            index = with_edited(index, edit_clusters(index, edit, data))
+        return index
+
+    def undo_cluster_edits(self, k: int = 1, *, histograms: Any = None) -> ItemIndex:
+        """Return the index without the last k edits of its clusters; see `edit_clusters`."""
+        from bagwise.app.index.cluster_edits import undo_cluster_edit, with_edited
+        from bagwise.app.index.clustering import cluster_data
+
+        n = 0 if self.clusters is None else len(self.clusters.edits)
+        if check_integer(k, "k", 1) > n:
+            raise BagwiseError(f"Clusters of this index have {n} edits, of which {k} cannot be undone.")
+        index, data = self, None if histograms is None else cluster_data(self, histograms)
+        for _ in range(k):
+            index = with_edited(index, undo_cluster_edit(index, data))
+        return index
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the index to one file, atomically. An existing file is replaced.
+
+        To change an index that other processes may change too, use `change_index`: of two that load, change and save
+        it, one would undo the change of the other.
+        """
+        classes = sorted({label for label in self.labels if label is not None})
+        number = {label: k for k, label in enumerate(classes)}
+        index_header, index_tensors = self.index.to_tensors()
+        header = {
+            "source": self.source,
+            "reading": dict(self.reading),
+            "classes": classes,
+            "index": index_header,
+            "by": self.by,
+        }
+        ids = PackedStrings.of(self.ids)
+        tensors = {f"{_PREFIX}{name}": content for name, content in index_tensors.items()} | {
+            "labels": np.array([-1 if label is None else number[label] for label in self.labels], dtype=np.int64),
+            "ids": ids.text,
+            "id_offsets": ids.offsets,
+            "model": np.frombuffer(model_bytes(self.model), dtype=np.uint8),
+        }
+        if isinstance(self.blend, GroupBlend):
+            header["blend"] = self.blend.to_header()
+        elif self.blend is not None:
+            header["blend"] = self.blend.settings.to_header()
+            tensors |= {"certainty": self.blend.certainty, "typical": self.blend.typical}
+        if self.answers is not None:
+            header["answers"], answers = self.answers.to_parts()
+            tensors |= answers
+        if self.map is not None:
+            header["map"], places = self.map.to_parts()
+            tensors |= places
+        if self.clusters is not None:
+            header["clusters"], clusters = self.clusters.to_parts()
+            tensors |= clusters
+        with locked(path):
+            return write_tensors(path, INDEX_KIND, _SCHEMA, header, tensors, private=True)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        verify: bool = False,
+        trust_pattern: bool = False,
+        network: Any = None,
+    ) -> ItemIndex:
+        """Open a file that `save` wrote, memory-mapped.
+
+        With `verify`, what is mapped is read once and checked; for `trust_pattern` and `network` see
+        `Model.load`.
+        """
+        place = Path(path)
+        if not place.exists():
+            raise BagwiseError(f"{place} does not exist. Create an index by: bagwise index MODEL SOURCE")
+        if not is_item_index(place):
+            raise BagwiseError(f"{place} is not an index. Create one by: bagwise index MODEL SOURCE")
+        try:
+            parts = _read_file(place, verify, trust_pattern)
+            model, index, header, ids, codes, blend, answers, places, clusters = parts
+            about = _check_items(header, ids, codes, index.ids)
+            found = cls(model, index, *about, header["by"], blend, answers, places, clusters)
+        except _Damaged as error:
+            raise BagwiseError(f"{place} is damaged: {error}") from error
+        return found if network is None else replace(found, model=model.with_network(network))
+
+
+class _Damaged(BagwiseError):
+    """The parts of a file are inconsistent; the caller adds the name of the file."""
+
+
+def index_of_fit(fit: Fit, evaluation: Evaluation | None, source: Any, options: FitOptions) -> ItemIndex:
+    """Index the items that a model was fitted to, and those it was evaluated on."""
+    collection, histograms = fit.data.collection, fit.data.histograms
+    if evaluation is not None:
+        joined = [*collection, *evaluation.collection]
+        collection = Collection(joined, collection.modality, collection.source, limits=collection.limits)
+        both = [histograms, evaluation.histograms]
+        histograms = sp.vstack(both, format="csr") if sp.issparse(histograms) else np.concatenate(both)
+    place = "" if isinstance(source, Collection) or is_frame(source) else absolute(source)
+    return ItemIndex.build(fit.model, collection, histograms, source=place, options=options, held_out=fit.held_out_top)
+
+
+def _read_file(path: Path, verify: bool, trust_pattern: bool) -> _Parts:
+    header, tensors = read_tensors(path, INDEX_KIND, {_SCHEMA: _TENSORS}, mmap=True, verify=verify)
+    arrays = {name: tensors[f"{_PREFIX}{name}"] for name in INDEX_TENSORS}
+    try:
+        index = BagIndex.from_tensors(_object(header, "index"), arrays, verify=verify)
+        ids = PackedStrings(tensors["ids"], tensors["id_offsets"]).tolist()
+        model = read_model(tensors["model"], Model, trust_pattern=trust_pattern)
+        blend = _read_blend(header, tensors, model, index)
+        answers = ItemAnswers.from_parts(header.get("answers"), tensors, model)
+        places = ItemMap.from_parts(header.get("map"), tensors)
+        clusters = ItemClusters.from_parts(header.get("clusters"), tensors, model)
+        return model, index, header, ids, tensors["labels"].tolist(), blend, answers, places, clusters
+    except BagwiseError as error:
+        raise _Damaged(str(error)) from error
+
+
+def _read_blend(header: Mapping[str, Any], tensors: Mapping[str, Any], model: Model, index: BagIndex) -> _Blend:
+    """Read what is blended with words, or the classes that items are compared by."""
+    by, has = header.get("by"), [name for name in ("certainty", "typical") if name in tensors]
+    if by not in SIMILARITIES:
+        raise _Damaged(f"its by is {by!r:.100}; expected one of {', '.join(SIMILARITIES)}.")
+    by_groups = by == "both" and not model.heads
+    if len(has) != (2 if by in ("classes", "both") and not by_groups else 0):
+        raise _Damaged(
+            f"its by is {by!r}, its model {model!r}, and it has the tensors {has}; both or none belong to it."
+        )
+    if by_groups:
+        n_columns = model.n_cells * (model.hierarchy.n_words + model.n_groups)
+        if index.n_words not in (None, n_columns):
+            raise _Damaged(
+                f"it has {index.n_words} columns; expected {n_columns} for the words and groups of its model."
+            )
+        return GroupBlend.from_header(header.get("blend"))
+    if not has:
+        return None
+    if not model.heads or len(tensors["typical"]) != len(model.classes):
+        raise _Damaged(f"it has {len(tensors['typical'])} classes, and its model {model!r} none, or others.")
+    return ClassBlend(tensors["certainty"], tensors["typical"], BlendSettings.from_header(header.get("blend")))
+
+
+def _object(header: Mapping[str, Any], name: str) -> dict[str, Any]:
+    if not isinstance(header.get(name), dict):
+        raise _Damaged(f"its {name} is {header.get(name)!r:.100}; expected a JSON object.")
+    return header[name]
+
+
+def _check_items(
+    header: Mapping[str, Any], ids: Any, codes: Any, numbers: NDArray[Any]
+) -> tuple[tuple[str, ...], tuple[str | None, ...], str, dict[str, Any]]:
+    """Check that the parts of an index are consistent; return its ids, labels, source and reading options."""
+    classes: Any = header.get("classes")
+    n_items = len(numbers)
+    reading = _object(header, "reading")
+    for name, values, kind in (("ids", ids, str), ("labels", codes, int), ("classes", classes, str)):
+        if not isinstance(values, list) or not all(type(value) is kind for value in values):
+            raise _Damaged(f"its {name} must be a list of {kind.__name__}, got {values!r:.100}.")
+    if not len(ids) == len(codes) == n_items or max(codes, default=-1) >= len(classes):
+        raise _Damaged(
+            f"it has {n_items} histograms, {len(ids)} ids, and {len(codes)} labels that number up to "
+            f"{max(codes, default=-1)} of {len(classes)} classes."
+        )
+    if not np.array_equal(numbers, np.arange(n_items)):
+        raise _Damaged(f"its items are numbered {numbers[:5].tolist()} …; expected numbers from 0.")
+    # they become options of opening a source; no others are accepted
+    texts = all(value is None or type(value) is str for value in reading.values())
+    if not texts or not reading.keys() <= set(READING):
+        raise _Damaged(f"its reading is {reading!r:.100}; expected texts for {', '.join(READING)}.")
+    if not isinstance(header.get("source"), str):
+        raise _Damaged(f"its source is {header.get('source')!r:.100}; expected a path.")
+    return tuple(ids), tuple(None if code < 0 else classes[code] for code in codes), header["source"], reading

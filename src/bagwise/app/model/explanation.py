@@ -1,0 +1,578 @@
+"""Why an item gets its class: contributions of groups, words and places that add up to the score."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bagwise.app.model.located_words import Place, located_words
+from bagwise.codebooks.pyramids import cell_numbers
+from bagwise.descriptors.images import starts_of
+from bagwise.errors import BagwiseError, unknown_name
+from bagwise.runtime import hash_words
+from bagwise.sources.media import shrunk_size
+
+if TYPE_CHECKING:
+    from bagwise.app.model.changes import Change, Move
+    from bagwise.app.model.model import Model
+    from bagwise.app.model.parts import DescriptorRecord
+    from bagwise.app.model.vectorizers import WordSample
+
+__all__ = [
+    "Column",
+    "Explanation",
+    "GroupTerm",
+    "Patch",
+    "Span",
+    "WordTerm",
+    "explain",
+    "patch_side",
+    "region_side",
+    "sum_cells",
+]
+
+DEFAULT_SIDE = 24  # pixels that are shown of a descriptor whose size is not known
+_REGION = 96  # pixels of a region of a network: three cells of its map, of an image of about 256 x 256
+
+
+class GroupTerm(NamedTuple):
+    """The contribution of a group to the score of a class."""
+
+    group: int
+    name: str
+    contribution: float
+
+
+class WordTerm(NamedTuple):
+    """The contribution of a word of an item, in one of its groups; `name` is None for words without names."""
+
+    word: int
+    name: str | None
+    group: int
+    contribution: float
+
+
+class Span(NamedTuple):
+    """A token of a text, ``text[start:end]``, and its part of the score."""
+
+    start: int
+    end: int
+    weight: float
+
+
+class Patch(NamedTuple):
+    """A square of an image in pixels, x and y of its upper left corner, and its part of the score."""
+
+    x: float
+    y: float
+    side: float
+    weight: float
+
+
+class Column(NamedTuple):
+    """A column of a table, its value, and its part of the score."""
+
+    name: str
+    value: float
+    weight: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Explanation:
+    """Why an item gets its class. Made by `Model.explain`.
+
+    The score of a class is its intercept plus the contributions of all groups: weight of the group times its
+    feature, summed over the cells of a pyramid. The contribution of a group is divided among its words in the item
+    in proportion to their weighted counts, and that of a word among its places, in proportion to what each counts
+    for it. The methods take the name or the number of a class; None is the predicted one.
+
+    Parameters
+    ----------
+    classes : tuple of str
+    scores, intercepts : ndarray of shape (n_classes,)
+    coef : ndarray of shape (n_classes, n_cells * n_groups)
+    features : ndarray of shape (n_cells * n_groups,)
+        Of the item.
+    group_names : sequence of str
+    terms : _Terms
+        Words of the item.
+    word_names : sequence of str, default=None
+    content : _Content, default=None
+        What is needed for places.
+    id : str, default=None
+        Of the item.
+    probability : float, default=None
+        Calibrated probability of the predicted class, where the model has one.
+    model : Model, default=None
+    histogram : CSR array or ndarray of shape (1, n_cells * d), default=None
+        Of the item, for what would change the answer.
+
+    Examples
+    --------
+    >>> from bagwise import Hierarchy, Model
+    >>> from bagwise.app.model import Head
+    >>> model = Model(
+    ...     modality="texts",
+    ...     hierarchy=Hierarchy(3, [[0, 2]], [0.5]),
+    ...     n_groups=2,
+    ...     word_names=["cat", "dog", "kitten"],
+    ...     normalize=(),
+    ...     classes=["cats", "dogs"],
+    ...     heads={2: Head([[1, -1], [-1, 1]], [0.5, 0])},
+    ... )
+    >>> why = model.explain("A cat, its kitten, a dog")
+    >>> why
+    <Explanation: cats, score 1.5 = 0.5 + contributions of 2 groups; then dogs, -1>
+    >>> why.contributions(), why.contributions("dogs")
+    (array([ 2., -1.]), array([-2.,  1.]))
+    >>> why.words()[0], why.places()[1]
+    (WordTerm(word=0, name='cat', group=0, contribution=1.0), Span(start=11, end=17, weight=1.0))
+    >>> change = why.changes()
+    >>> [word.name for word in change.removed], change.becomes
+    (['cat', 'kitten'], 'dogs')
+    """
+
+    classes: tuple[str, ...]
+    scores: NDArray[np.float64]
+    intercepts: NDArray[np.floating]
+    coef: NDArray[np.floating]
+    features: NDArray[np.floating]
+    group_names: Sequence[str]
+    terms: _Terms
+    word_names: Sequence[str] | None = None
+    content: _Content | None = None
+    id: str | None = None
+    probability: float | None = None
+    model: Model | None = None
+    histogram: Any = None
+
+    @property
+    def _order(self) -> NDArray[np.intp]:
+        return np.argsort(-self.scores, kind="stable")
+
+    @property
+    def predicted(self) -> str:
+        """The class with the highest score."""
+        return self.classes[self._order[0]]
+
+    @property
+    def score(self) -> float:
+        """The score of the predicted class."""
+        return float(self.scores.max())
+
+    @property
+    def intercept(self) -> float:
+        """The intercept of the predicted class."""
+        return self.intercept_of(None)
+
+    @property
+    def runner_up(self) -> str:
+        """The class with the second highest score."""
+        return self.classes[self._order[1]]
+
+    @property
+    def runner_up_score(self) -> float:
+        """The second highest score."""
+        return float(self.scores[self._order[1]])
+
+    @property
+    def margin(self) -> float:
+        """The difference between the highest score and the second highest."""
+        return self.score - self.runner_up_score
+
+    def score_of(self, label: str | int | None) -> float:
+        """Return the score of a class."""
+        return float(self.scores[self._number(label)])
+
+    def intercept_of(self, label: str | int | None) -> float:
+        """Return the intercept of a class."""
+        return float(self.intercepts[self._number(label)])
+
+    def contributions(self, label: str | int | None = None) -> NDArray[np.float64]:
+        """Return the contribution of each group to the score of a class; intercept and contributions add up to it."""
+        return sum_cells(self._products(label)[np.newaxis], len(self.group_names))[0]
+
+    def groups(self, label: str | int | None = None) -> list[GroupTerm]:
+        """Return the groups that contribute to the score of a class, the largest absolute contribution first."""
+        added = self.contributions(label)
+        order = np.argsort(-np.abs(added), kind="stable")
+        return [GroupTerm(int(g), str(self.group_names[g]), float(added[g])) for g in order if added[g] != 0]
+
+    def sums(self, n_groups: int, label: str | None = None) -> list[tuple[str, float, float]]:
+        """Return what adds up to the score of a class, and the same terms of the runner-up, or of the predicted class.
+
+        Parameters
+        ----------
+        n_groups : int
+            Groups with a row of their own, those with the largest absolute contributions.
+        label : str, default=None
+            None: the predicted class.
+
+        Returns
+        -------
+        rows : list of (name, contribution, contribution to the other class)
+            The intercept, groups, and the sum of all other groups, if there are any.
+        """
+        first = self.predicted if label is None else label
+        other = self.runner_up if first == self.predicted else self.predicted
+        added, others = self.contributions(first), self.contributions(other)
+        order = np.argsort(-np.abs(added), kind="stable")
+        shown = [k for k in order[:n_groups] if added[k] != 0 or others[k] != 0]
+        rest = np.setdiff1d(np.flatnonzero((added != 0) | (others != 0)), shown)
+        rows = [("intercept", self.intercept_of(first), self.intercept_of(other))]
+        rows += [(str(self.group_names[k]), float(added[k]), float(others[k])) for k in shown]
+        if len(rest):
+            name = f"{len(rest)} other group{'s' if len(rest) > 1 else ''}"
+            rows.append((name, float(added[rest].sum()), float(others[rest].sum())))
+        return rows
+
+    def words(self, label: str | int | None = None) -> list[WordTerm]:
+        """Return the words of the item with their contributions, the largest absolute contribution first.
+
+        The contributions of the words of a group add up to that of the group.
+        """
+        terms, n = self.terms, len(self.group_names)
+        pairs, inverse = np.unique(terms.words * n + terms.features % n, return_inverse=True)
+        sums = np.bincount(inverse, self._shares(label), len(pairs))
+        names = self.word_names
+        order = np.argsort(-np.abs(sums), kind="stable")
+        numbers = [(*divmod(int(pairs[k]), n), float(sums[k])) for k in order]
+        return [WordTerm(w, None if names is None else str(names[w]), g, added) for w, g, added in numbers]
+
+    def places(self, label: str | int | None = None) -> list[Span] | list[Patch] | list[Column]:
+        """Return the parts of the item with their parts of the score.
+
+        Texts have spans of tokens in the original text, images have patches in pixels of the original image, rows of
+        tables have columns. There are none for videos, for images by a descriptor that counts words itself (`LBPD5`),
+        for bags, and for histograms, except those of tables.
+        """
+        return [] if self.content is None else self.content.places(self.terms, self._shares(label))
+
+    def changes(self, by: str = "words", most: int = 64) -> Change | None:
+        """Return few words or groups of the item without which it gets another class.
+
+        They are found greedily: those that speak most for the predicted class against one of the three with the next
+        scores are removed until the model, asked again, answers with another class; then those that were not needed are
+        put back. So there may be fewer that do the same, but without these the answer is another one. All occurrences
+        of a word are removed; of measurements, the column goes to its least value (``Model.column_shift``).
+
+        Parameters
+        ----------
+        by : {"words", "groups"}, default="words"
+        most : int, default=64
+            Number of words or groups that are removed at most.
+
+        Returns
+        -------
+        change : Change or None
+            None if no such set was found.
+        """
+        from bagwise.app.model.changes import change_by_removing
+
+        return change_by_removing(self, by, most)
+
+    def moves(self) -> list[Move]:
+        """Return the columns of a table that alone change the answer, at most three, those that move least first.
+
+        Measurements move within the range that they had when the model was learned, and are compared in units of it;
+        counts move by at most eight times the mean count of the row. Of many columns, those with the largest weights
+        are tried. Empty for items that are no rows of a table.
+        """
+        from bagwise.app.model.changes import changing_moves
+
+        return changing_moves(self)
+
+    def to_dict(self, label: str | None = None) -> dict[str, Any]:
+        """Return the explanation as JSON values: of one class, or of the predicted class and the runner-up.
+
+        The latter has what would change the answer too (`changes` of words, and `moves`).
+        """
+        if label is None:
+            answer = {"id": self.id, **self.to_dict(self.predicted), "runner_up": self.to_dict(self.runner_up)}
+            answer["margin"] = self.margin
+            if self.model is not None:
+                change = self.changes()
+                answer["changes"] = None if change is None else change.to_dict()
+                answer["moves"] = [move._asdict() for move in self.moves()]
+            return answer if self.probability is None else answer | {"probability": self.probability}
+        return {
+            "class": label,
+            "score": self.score_of(label),
+            "intercept": self.intercept_of(label),
+            "groups": [term._asdict() for term in self.groups(label)],
+            "words": [term._asdict() for term in self.words(label)],
+            "places": [place._asdict() for place in self.places(label)],
+        }
+
+    def _number(self, label: str | int | None) -> int:
+        if label is None:
+            return int(self._order[0])
+        if isinstance(label, str):
+            if label not in self.classes:
+                raise unknown_name("class", label, self.classes)
+            return self.classes.index(label)
+        return int(label)
+
+    def _products(self, label: str | int | None) -> NDArray[np.float64]:
+        """Return the contribution of each feature."""
+        return self.coef[self._number(label)].astype(np.float64) * self.features.astype(np.float64)
+
+    def _shares(self, label: str | int | None) -> NDArray[np.float64]:
+        """Return the contribution of each word of `terms`."""
+        return self._products(label)[self.terms.features] * self.terms.shares
+
+    def __repr__(self) -> str:
+        n = np.count_nonzero(self.contributions())
+        total = f"{self.score:.4g} = {self.intercept:.4g} + contributions of {n} group{'' if n == 1 else 's'}"
+        return f"<Explanation: {self.predicted}, score {total}; then {self.runner_up}, {self.runner_up_score:.4g}>"
+
+    def _repr_html_(self) -> str:
+        from bagwise.app.model.display import explanation_html  # deferred: only notebooks need it
+
+        return explanation_html(self)
+
+
+class _Terms(NamedTuple):
+    """Words of an item, once for each cell and table they count in: with their cell, feature, and share of it."""
+
+    words: NDArray[np.intp]
+    cells: NDArray[np.intp]
+    features: NDArray[np.intp]
+    shares: NDArray[np.float64]
+
+
+class _Content(Protocol):
+    """What is needed to find the places of words in an item."""
+
+    def places(self, terms: _Terms, contributions: NDArray[np.float64]) -> Any:
+        """Divide the contributions of terms among places."""
+
+
+@dataclass(frozen=True)
+class _Row:
+    names: Sequence[str] | None
+    table: Any
+    number: int
+
+    def places(self, terms: _Terms, contributions: NDArray[np.float64]) -> list[Column]:
+        values = _dense(self.table[[self.number]])[0]
+        names = [f"x{k}" for k in range(len(values))] if self.names is None else self.names
+        sums = np.bincount(terms.words, contributions, len(values))
+        return [Column(str(names[k]), float(values[k]), float(sums[k])) for k in np.unique(terms.words)]
+
+
+@dataclass(frozen=True)
+class _Text:
+    text: str
+    tokenizer: Mapping[str, Any]
+    numbers: Any  # from words to their numbers, -1 for others
+
+    def places(self, terms: _Terms, contributions: NDArray[np.float64]) -> list[Span]:
+        located = list(located_words(self.text, self.tokenizer))
+        numbers = self.numbers([word for word, _ in located])
+        found = {int(word): 0.0 for word in np.unique(terms.words)}
+        for word, added in zip(terms.words.tolist(), contributions.tolist(), strict=True):
+            found[word] += added
+        occurrences = Counter(numbers.tolist())
+        weights: dict[Place, float] = {}
+        for number, (_, places) in zip(numbers.tolist(), located, strict=True):
+            if number in found:
+                for place in places:
+                    weights[place] = weights.get(place, 0.0) + found[number] / occurrences[number] / len(places)
+        spans = [Span(*place, weight) for place, weight in sorted(weights.items())]
+        return spans if self.tokenizer.get("analyzer", "word") == "word" else self._by_runs(spans)
+
+    def _by_runs(self, spans: list[Span]) -> list[Span]:
+        """Divide spans that overlap evenly among their characters, and sum these in words and white spaces."""
+        changes = np.zeros(len(self.text) + 1)
+        for start, end, weight in spans:
+            changes[start] += weight / (end - start)
+            changes[end] -= weight / (end - start)
+        touched = np.zeros(len(self.text) + 1, np.int64)
+        for start, end, _ in spans:
+            touched[start] += 1
+            touched[end] -= 1
+        sums, covered = np.cumsum(changes), np.cumsum(touched)
+        runs = [match.span() for match in re.finditer(r"\s+|\S+", self.text)]
+        return [Span(a, b, float(sums[a:b].sum())) for a, b in runs if covered[a:b].any()]
+
+
+@dataclass(frozen=True)
+class _Image:
+    model: Model
+    sample: WordSample
+    size: tuple[int, int]  # height and width in pixels
+
+    def places(self, terms: _Terms, contributions: NDArray[np.float64]) -> list[Patch]:
+        words, shares, _, positions = self.sample
+        if positions is None:
+            return []
+        model, (height, width) = self.model, self.size
+        d = model.hierarchy.n_words
+        cells = cell_numbers(positions, len(words), model.pyramid)
+        # of each descriptor, grid, and word
+        columns = cells[:, :, np.newaxis] * d + words[:, np.newaxis]
+        parts = np.broadcast_to(shares[:, np.newaxis], columns.shape).astype(np.float64)
+        sums = np.bincount(terms.cells * d + terms.words, contributions, model.n_cells * d)
+        counts = np.bincount(columns.ravel(), parts.ravel(), len(sums))
+        per_count = np.divide(sums, counts, out=np.zeros(len(sums)), where=counts > 0)
+        weights = (per_count[columns] * parts).sum(axis=(1, 2))
+        vocabulary_of = np.searchsorted(np.cumsum(model.vocabularies), words[:, 0], side="right")
+        of_each = np.bincount(vocabulary_of, minlength=len(model.vocabularies))
+        sides = _sides(model, of_each, height, width)
+        corners = positions * (width, height) - sides[:, np.newaxis] / 2
+        return [
+            Patch(float(x), float(y), float(side), float(weight))
+            for (x, y), side, weight in zip(corners, sides, weights, strict=True)
+        ]
+
+
+def _sides(model: Model, counts: NDArray[np.intp], height: int, width: int) -> NDArray[np.float64]:
+    """Return the sides of all patches of an image of this size, which may have been shrunk to be described.
+
+    `counts` has the number of patches of each vocabulary. Descriptors of several scales describe a grid for each.
+    """
+    if not model.descriptor_records:
+        return np.full(counts.sum(), float(DEFAULT_SIDE))
+    sides = []
+    for record, n in zip(model.descriptor_records, counts.tolist(), strict=True):
+        parameters = record.parameters
+        shrunk = shrunk_size(height, width, parameters.get("max_side"))
+        larger = max(height, width) / max(shrunk)
+        if "patch" in parameters and "scales" in parameters:
+            sizes = [parameters["patch"] * scale for scale in parameters["scales"]]
+            grids = [[len(starts_of(side, size, parameters["step"])) for side in shrunk] for size in sizes]
+            sides.append(np.repeat(sizes, [rows * columns for rows, columns in grids]) * larger)
+        elif record.name == "NetworkFeatures":  # a cell and its neighbours
+            sides.append(np.full(n, float(region_side(height, width, n))))
+        else:
+            sides.append(np.full(n, patch_side(record) * larger))
+    return np.concatenate(sides)
+
+
+def region_side(height: int, width: int, n: int) -> int:
+    """Return the side of a region of a network in an image that has so many: a cell of its map and its neighbours.
+
+    >>> region_side(256, 256, 64)
+    96
+    """
+    return max(1, round(3 * math.sqrt(height * width / max(n, 1))))
+
+
+def patch_side(record: DescriptorRecord) -> int:
+    """Return the side of the square of pixels that a descriptor covers, at the largest of its scales."""
+    parameters = record.parameters
+    if "patch" in parameters and "scales" in parameters:
+        return round(parameters["patch"] * max(parameters["scales"]))
+    if record.name == "HogLbp":  # gradients of the neighbouring cells
+        return 3 * int(parameters["cell"])
+    if record.name == "NetworkFeatures":
+        return _REGION
+    return int(parameters.get("patch") or parameters.get("cell") or DEFAULT_SIDE)
+
+
+def sum_cells(contributions: NDArray[Any], n_groups: int) -> NDArray[np.float64]:
+    """Sum the contributions of each group over all cells of a pyramid: (n, n_cells * n_groups) to (n, n_groups)."""
+    return contributions.reshape(len(contributions), -1, n_groups).sum(axis=1, dtype=np.float64)
+
+
+def explain(model: Model, X: Any, n_jobs: int | None = None) -> list[Explanation]:
+    """Explain the classes of items. See `Model.explain`."""
+    head = model.head  # raises where there is none
+    histograms, ids, contents = _counted(model, X, n_jobs)
+    features = _dense(model.group(histograms))
+    scores = head.scores(features)
+    probable = model.probabilities(scores).max(axis=1) if model.n_groups in model.calibration else None
+    weighted = model.weighting.apply(histograms, model.n_cells)
+    names = tuple(map(str, model.group_names()))
+    return [
+        Explanation(
+            classes=model.classes,
+            scores=scores[k],
+            intercepts=head.intercept,
+            coef=head.coef,
+            features=features[k],
+            group_names=names,
+            terms=_terms_of(model, _dense(weighted[[k]])[0]),
+            word_names=model.word_names,
+            content=contents[k] if contents else None,
+            id=ids[k] if ids else None,
+            probability=None if probable is None else float(probable[k]),
+            model=model,
+            histogram=histograms[[k]],
+        )
+        for k in range(len(scores))
+    ]
+
+
+def _dense(matrix: Any) -> NDArray[Any]:
+    return matrix.toarray() if hasattr(matrix, "toarray") else np.asarray(matrix)
+
+
+def _counted(model: Model, X: Any, n_jobs: int | None) -> tuple[Any, Sequence[str], Sequence[_Content]]:
+    """Return the histograms of items, their ids if they have some, and what is needed for places if there are some."""
+    from bagwise.sources.collection import Collection
+    from bagwise.sources.items import Item
+
+    given: Any = X
+    if isinstance(X, Item):
+        given = _dense(X.load()).reshape(1, -1) if model.modality == "table" else Collection([X], model.modality, "")
+    if isinstance(given, Collection) and given.modality != model.modality:
+        raise BagwiseError(f"This model takes {model.modality}, got {given.modality} from {given.source}.")
+    ids = [X.id] if isinstance(X, Item) else X.ids if isinstance(X, Collection) else ()
+    if model.modality == "table":
+        table = model.histograms(given)
+        return table, ids, [_Row(model.word_names, table, k) for k in range(table.shape[0])]
+    if len(getattr(given, "shape", ())) == 2:
+        return model.histograms(given), ids, ()
+    if model.modality == "texts":
+        from bagwise.sources.collection import load_texts
+
+        texts = list(load_texts(given))
+        numbers = _numbering(model)
+        return model.histograms(texts), ids, [_Text(text, model.tokenizer, numbers) for text in texts]
+    if isinstance(given, list) and given and np.ndim(given[0]) in (2, 3) and isinstance(given[0], np.ndarray):
+        sizes = [image.shape[:2] for image in given]
+    elif isinstance(given, Collection):
+        sizes = [item.load().shape[:2] for item in given]
+    else:
+        sizes = []  # bags
+    if model.modality != "images" or not model.codebooks or not sizes:
+        return model.histograms(given, n_jobs=n_jobs), ids, ()
+    found = model.vectorizer.transform(given, n_jobs=n_jobs, n_samples=len(sizes))
+    return found.matrix, ids, [_Image(model, found.samples[k], size) for k, size in enumerate(sizes)]
+
+
+def _numbering(model: Model) -> Any:
+    """Return a function from words to their numbers in the vocabulary, -1 for others."""
+    if model.word_hashes is None:
+        numbered = {word: number for number, word in enumerate(model.word_names or ())}
+        return lambda words: np.array([numbered.get(word, -1) for word in words], np.intp)
+    known = model.word_hashes
+
+    def numbers(words: list[str]) -> NDArray[np.intp]:
+        hashes = hash_words(words)
+        at = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
+        return np.where(known[at] == hashes, at, -1).astype(np.intp)
+
+    return numbers
+
+
+def _terms_of(model: Model, weighted: NDArray[Any]) -> _Terms:
+    """Return the words of an item, from its weighted counts, with their shares of features."""
+    d, n = model.hierarchy.n_words, model.n_groups
+    columns = np.flatnonzero(weighted)
+    cells, words = columns // d, columns % d
+    values = weighted[columns].astype(np.float64)
+    own = cells * n + model.lookup[words]
+    sums, counts = np.bincount(own, values, model.n_cells * n), np.bincount(own, minlength=model.n_cells * n)
+    # words of a group whose values cancel each other share its contribution, which is 0 but for rounding, evenly
+    shares = np.where(sums[own] == 0, 1 / counts[own], values / np.where(sums[own] == 0, 1, sums[own]))
+    return _Terms(words, cells, own, shares)

@@ -1,0 +1,459 @@
+"""Parts of `Model`: linear heads, errors along the merging path, records of descriptors, and checks."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bagwise._utils.checks import as_count, as_values
+from bagwise.descriptors.registry import DESCRIPTORS, KnownDescriptor
+from bagwise.errors import BagwiseError, unknown_name
+from bagwise.merging.sizes import choose_size
+from bagwise.runtime import LARGEST, assignment_fault
+
+__all__ = [
+    "HARD",
+    "Assignment",
+    "DescriptorRecord",
+    "Head",
+    "LazyDescriptor",
+    "PathErrors",
+    "checked_assignments",
+    "checked_calibration",
+    "checked_names",
+    "checked_tokenizer",
+    "json_copy",
+    "softmax",
+]
+
+
+_LONGEST_PATTERN = 1000
+_MOST_STOP_WORDS = 100_000
+_LONGEST_NGRAM = 20
+
+
+@dataclass(frozen=True, eq=False)
+class Head:
+    """A linear classifier: scores are ``features @ coef.T + intercept``, one for each class.
+
+    Parameters
+    ----------
+    coef : array-like of shape (n_classes, n_features)
+        Finite numbers, stored as float32.
+    intercept : array-like of shape (n_classes,)
+
+    Examples
+    --------
+    >>> from bagwise.app.model import Head
+    >>> Head([[1, 0], [0, 1]], [0, 0.5]).scores([[2, 3]])
+    array([[2. , 3.5]])
+    """
+
+    coef: NDArray[np.float32]
+    intercept: NDArray[np.float32]
+
+    def __post_init__(self) -> None:
+        coef = as_values(self.coef, np.float32, "coef")
+        intercept = as_values(np.asarray(self.intercept).reshape(-1, 1), np.float32, "intercept").ravel()
+        if len(intercept) != len(coef):
+            raise BagwiseError(f"A head has one intercept per class; got {len(intercept)} for {len(coef)} classes.")
+        object.__setattr__(self, "coef", frozen(coef))
+        object.__setattr__(self, "intercept", frozen(intercept))
+
+    def scores(self, features: Any) -> NDArray[np.float64]:
+        """Return scores of shape (n, n_classes) for dense or sparse features of shape (n, n_features)."""
+        given = features if hasattr(features, "toarray") else np.asarray(features)
+        return np.asarray(given.astype(np.float64) @ self.coef.astype(np.float64).T + self.intercept)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Head):
+            return NotImplemented
+        return np.array_equal(self.coef, other.coef) and np.array_equal(self.intercept, other.intercept)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True)
+class PathErrors:
+    """Errors of classification along the merging path.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Numbers of groups, all different; stored in ascending order.
+    errors, standard_errors : sequence of float
+        Fraction of wrongly classified items at each size, and its standard error.
+    protocol : str, default=""
+        How they were estimated, in words.
+
+    Examples
+    --------
+    >>> from bagwise.app.model import PathErrors
+    >>> PathErrors([2, 5, 10, 50], [0.4, 0.22, 0.21, 0.2], [0.02] * 4, "5 folds").one_se
+    5
+    """
+
+    sizes: tuple[int, ...]
+    errors: tuple[float, ...]
+    standard_errors: tuple[float, ...]
+    protocol: str = ""
+
+    def __post_init__(self) -> None:
+        columns = [self._column(name) for name in ("sizes", "errors", "standard_errors")]
+        n = len(columns[0])
+        if n == 0 or any(len(column) != n for column in columns):
+            raise BagwiseError(
+                "A path needs as many errors and standard errors as sizes, at least one; "
+                f"got {', '.join(str(len(column)) for column in columns)}."
+            )
+        sizes = [as_count(size, "A size of the path", least=1) for size in columns[0]]
+        if len(set(sizes)) < n:
+            raise BagwiseError(f"Sizes of a path must differ, got {sizes}.")
+        order = sorted(range(n), key=sizes.__getitem__)
+        object.__setattr__(self, "sizes", tuple(sizes[k] for k in order))
+        for name, column in zip(("errors", "standard_errors"), columns[1:], strict=True):
+            numbers = [_fraction(value, name) for value in column]
+            object.__setattr__(self, name, tuple(numbers[k] for k in order))
+        if not isinstance(self.protocol, str):
+            raise BagwiseError(f"protocol must be a str, got {self.protocol!r}.")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON values."""
+        return {
+            "sizes": list(self.sizes),
+            "errors": list(self.errors),
+            "standard_errors": list(self.standard_errors),
+            "protocol": self.protocol,
+        }
+
+    def only(self, sizes: Collection[int]) -> PathErrors | None:
+        """Return the errors at those of its sizes that are among others; None if there are none."""
+        kept = [k for k, size in enumerate(self.sizes) if size in sizes]
+        if not kept:
+            return None
+        errors, deviations = (tuple(column[k] for k in kept) for column in (self.errors, self.standard_errors))
+        return PathErrors(tuple(self.sizes[k] for k in kept), errors, deviations, self.protocol)
+
+    def _column(self, name: str) -> list[Any]:
+        values = getattr(self, name)
+        try:
+            return list(values)
+        except TypeError as error:
+            raise BagwiseError(f"{name} must be a list with one number per size, got {values!r}.") from error
+
+    @property
+    def best(self) -> int:
+        """The size with the smallest error; the smallest of equally good ones."""
+        return self.sizes[self.errors.index(min(self.errors))]
+
+    @property
+    def one_se(self) -> int:
+        """The smallest size whose error is within one standard error of the best."""
+        return self.sizes[choose_size([-error for error in self.errors], self.standard_errors, "1se")]
+
+
+def softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return ``exp(scores)``, divided by its sum over each row.
+
+    >>> softmax(np.log([[1.0, 3.0]])).round(9)
+    array([[0.25, 0.75]])
+    """
+    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+
+
+def checked_calibration(given: Any, heads: Mapping[int, Head]) -> dict[int, float]:
+    """Check a mapping from numbers of groups of heads to positive numbers."""
+    if not isinstance(given, Mapping):
+        raise BagwiseError(f"calibration must be a mapping from numbers of groups to numbers, got {given!r:.100}.")
+    for size, sharpness in given.items():
+        number = isinstance(sharpness, (int, float)) and not isinstance(sharpness, bool)
+        if size not in heads or not number or not 0 < sharpness < LARGEST:
+            raise BagwiseError(
+                f"calibration has a number from 0 to {LARGEST:g} for sizes of heads ({', '.join(map(str, heads))}); "
+                f"got {sharpness!r:.50} for {size!r:.50}."
+            )
+    return {int(size): float(sharpness) for size, sharpness in sorted(given.items())}
+
+
+def _fraction(value: Any, name: str) -> float:
+    if not isinstance(value, (int, float, np.number)) or isinstance(value, bool) or not 0 <= value <= 1:
+        raise BagwiseError(f"{name} of a path must be numbers from 0 to 1, got {value!r:.100}.")
+    return float(value)
+
+
+def frozen(array: ArrayLike) -> NDArray[Any]:
+    """Return a read-only copy."""
+    held: NDArray[Any] = np.array(array, order="C")
+    held.setflags(write=False)
+    return held
+
+
+def json_copy(value: Any, name: str) -> Any:
+    """Return a value as it is after saving and loading it as JSON; NumPy scalars become numbers."""
+    try:
+        return json.loads(json.dumps(value, allow_nan=False, default=_scalar))
+    except (TypeError, ValueError, RecursionError) as error:
+        accepted = "strings, finite numbers, true, false, null, lists and mappings"
+        raise BagwiseError(f"{name} must consist of JSON values ({accepted}): {error}.") from error
+
+
+def _scalar(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"there is an object of type {type(value).__name__}")
+
+
+def checked_names(names: Any, what: str, *, unique: bool) -> tuple[str, ...]:
+    """Check a list of strings."""
+    if isinstance(names, (str, bytes)) or not hasattr(names, "__iter__"):
+        raise BagwiseError(f"{what} must be a list of strings, got {names!r:.100}.")
+    given = tuple(names)
+    for number, name in enumerate(given):
+        if not isinstance(name, str):
+            raise BagwiseError(f"{what} must be strings, but entry {number} is {name!r:.100}. Use str(...) first.")
+    plain = tuple(map(str, given))  # numpy.str_ becomes str
+    if unique and len(set(plain)) < len(plain):
+        repeated = Counter(plain).most_common(1)[0][0]
+        raise BagwiseError(f"{what} must be unique, but {repeated!r:.100} occurs more than once.")
+    return plain
+
+
+def checked_tokenizer(options: Any) -> dict[str, Any]:
+    """Check the options of `WordCounts` that a model stores; tuples become lists."""
+    if not isinstance(options, Mapping):
+        raise BagwiseError(f"tokenizer must be a mapping from options of WordCounts, got {type(options).__name__}.")
+    checked = json_copy(dict(options), "tokenizer")
+    for name, value in checked.items():
+        if name not in _TOKENIZER:
+            raise unknown_name("option of the tokenizer", name, _TOKENIZER)
+        accepts, accepted = _TOKENIZER[name]
+        if not accepts(value):
+            raise BagwiseError(f"{name} of the tokenizer must be {accepted}; got {value!r:.100}.")
+    return checked
+
+
+def _is_pattern(value: Any) -> bool:
+    if not isinstance(value, str) or len(value) > _LONGEST_PATTERN:
+        return False
+    try:
+        return re.compile(value).groups <= 1
+    except (re.error, RecursionError, OverflowError):
+        return False
+
+
+def _is_range(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) == 2
+        and all(type(n) is int for n in value)
+        and 1 <= value[0] <= value[1] <= _LONGEST_NGRAM
+    )
+
+
+def _are_stop_words(value: Any) -> bool:
+    if isinstance(value, list):
+        return len(value) <= _MOST_STOP_WORDS and all(isinstance(word, str) for word in value)
+    return value is None or value == "english"
+
+
+_TOKENIZER = {
+    "analyzer": (lambda value: value in ("word", "char", "char_wb"), "'word', 'char' or 'char_wb'"),
+    "binary": (lambda value: isinstance(value, bool), "true or false"),
+    "lowercase": (lambda value: isinstance(value, bool), "true or false"),
+    "ngram_range": (_is_range, f"[least, most], from 1 to {_LONGEST_NGRAM}"),
+    "stop_words": (_are_stop_words, f"null, 'english', or a list of up to {_MOST_STOP_WORDS} words"),
+    "strip_accents": (lambda value: value in ("ascii", "unicode", None), "null, 'ascii' or 'unicode'"),
+    "token_pattern": (_is_pattern, f"a regular expression with at most {_LONGEST_PATTERN} characters and one group"),
+}
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """How the descriptors of a vocabulary are assigned to its words.
+
+    Parameters
+    ----------
+    name : {"hard", "localized"}, default="hard"
+        To the nearest word, or to several near words, see `BagOfFeatures`. Codes are added up.
+    n_neighbors : int, default=1
+        Near words of each descriptor; 1 for "hard".
+    sharpness : float, default=1.0
+        Of "localized"; 1.0 for "hard".
+    weighted : bool, default=False
+        Whether descriptors are compared at length 1 and count as much as the squares of their lengths.
+
+    Examples
+    --------
+    >>> from bagwise.app.model import Assignment
+    >>> Assignment("localized", n_neighbors=10, sharpness=5.0, weighted=True).to_dict()
+    {'name': 'localized', 'n_neighbors': 10, 'sharpness': 5.0, 'weighted': True}
+    """
+
+    name: str = "hard"
+    n_neighbors: int = 1
+    sharpness: float = 1.0
+    weighted: bool = False
+
+    def __post_init__(self) -> None:
+        reason = assignment_fault(self.to_dict())
+        if reason:
+            raise BagwiseError(f"An assignment of words {reason}")
+        object.__setattr__(self, "sharpness", float(self.sharpness))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the parameters as JSON values."""
+        return {
+            "name": self.name,
+            "n_neighbors": self.n_neighbors,
+            "sharpness": self.sharpness,
+            "weighted": self.weighted,
+        }
+
+    def encoder(self, codebook: NDArray[Any]) -> Any:
+        """Return what assigns descriptors to the words of a codebook."""
+        from bagwise.codebooks.encoders import HardEncoder, LocalizedEncoder  # deferred: texts do without numba
+
+        if self.name == "hard":
+            return HardEncoder(codebook)
+        return LocalizedEncoder(codebook, self.n_neighbors, self.sharpness, self.weighted)
+
+    def compared(self, vectors: NDArray[Any]) -> NDArray[Any]:
+        """Return descriptors as they are compared with words."""
+        if not self.weighted:
+            return vectors
+        from bagwise.codebooks.encoders import unit_vectors
+
+        return unit_vectors(vectors, np.float32)[0]
+
+
+HARD = Assignment()
+
+
+def checked_assignments(given: Any, n_codebooks: int) -> tuple[Assignment, ...]:
+    """Return the assignment of each vocabulary; None: the nearest word for all."""
+    if given is None:
+        return (HARD,) * n_codebooks
+    some = [given] if isinstance(given, (Assignment, Mapping)) else list(given)
+    if len(some) != n_codebooks:
+        raise BagwiseError(f"{n_codebooks} codebooks need as many assignments, got {len(some)}.")
+    found = []
+    for one in some:
+        if isinstance(one, Mapping):
+            reason = assignment_fault(dict(one))
+            if reason:
+                raise BagwiseError(f"An assignment of words {reason}")
+            one = Assignment(**one)
+        if not isinstance(one, Assignment):
+            raise BagwiseError(f"An assignment of words must be an Assignment or a mapping, got {one!r:.100}.")
+        found.append(one)
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class DescriptorRecord:
+    """The name of a descriptor in `DESCRIPTORS`, and all its parameters but `n_jobs`, `verbose` and `cache` as JSON.
+
+    `embedded` is a copy of its network, `NetworkTensors`, if the model holds one.
+    """
+
+    name: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    embedded: Any = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or self.name not in DESCRIPTORS:
+            raise unknown_name("descriptor", self.name, DESCRIPTORS)
+        rules = self.known.rules
+        if not isinstance(self.parameters, Mapping) or set(self.parameters) != set(rules):
+            given = sorted(map(str, self.parameters)) if isinstance(self.parameters, Mapping) else self.parameters
+            raise BagwiseError(f"{self.name} has the parameters {sorted(rules)}, got {given}.")
+        for name, rule in rules.items():
+            if not rule.accepts(self.parameters[name]):
+                raise BagwiseError(f"{name} of {self.name} must be {rule}; got {self.parameters[name]!r:.100}.")
+        if self.embedded is not None and self.parameters.get("network") != f"sha256:{self.embedded.sha256}":
+            raise BagwiseError(
+                f"The embedded network has the SHA-256 {self.embedded.sha256}, but the descriptor is for "
+                f"{self.parameters.get('network')!r:.100}."
+            )
+
+    @classmethod
+    def of(cls, descriptor: Any) -> DescriptorRecord:
+        """Return the record of a descriptor."""
+        name = type(descriptor).__name__
+        known = DESCRIPTORS.get(name)
+        if known is None or type(descriptor).__module__ != f"bagwise.descriptors.{known.module}":
+            raise BagwiseError(
+                f"A model stores descriptors of this library that are not fitted: {', '.join(DESCRIPTORS)}; "
+                f"got {type(descriptor).__name__}. Without a descriptor, a model takes Bags."
+            )
+        settings = descriptor._settings()
+        return cls(name, {one: _plain(settings[one]) for one in known.rules}, getattr(descriptor, "embedded", None))
+
+    @property
+    def known(self) -> KnownDescriptor:
+        """The entry of the registry."""
+        return DESCRIPTORS[self.name]
+
+    @property
+    def modality(self) -> str:
+        """What it describes, images or videos; a network with a number of frames: videos."""
+        return "videos" if self.parameters.get("n_frames") is not None else self.known.modality
+
+    @property
+    def color(self) -> bool:
+        """Whether images are read in colour for it."""
+        return self.known.color or self.parameters.get("mode") == "rgb"
+
+    def build(self) -> Any:
+        """Build the descriptor."""
+        module = importlib.import_module(f"bagwise.descriptors.{self.known.module}")
+        own = {} if self.embedded is None else {"network": self.embedded}
+        return getattr(module, self.name)(**{**self.parameters, **own})
+
+
+def _plain(value: Any) -> Any:
+    """Return a parameter as a JSON value; other objects are returned as they are and rejected later."""
+    if isinstance(value, (bool, str)) or value is None:
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        return float(value)
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return [_plain(entry) for entry in value] if isinstance(value, Sequence) else value
+
+
+class LazyDescriptor:
+    """An attribute that is set to a descriptor or its record, and builds the descriptor on first access.
+
+    It may also be set to None, or to a list of several descriptors or records; then it is a tuple. The records are the
+    attribute ``descriptor_records``, a tuple, empty for None. Importing descriptors takes longer than reading a model,
+    and models are also used on bags and histograms.
+    """
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        if instance is None:
+            return None  # the default of the field
+        held = instance.__dict__["_descriptors"]
+        for k, record in enumerate(instance.descriptor_records):
+            if isinstance(held[k], DescriptorRecord):
+                held[k] = record.build()
+        return tuple(held) if len(held) > 1 else held[0] if held else None
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        held = [] if value is None else list(value) if isinstance(value, (list, tuple)) else [value]
+        instance.__dict__["_descriptors"] = held
+        instance.__dict__["descriptor_records"] = tuple(
+            one if isinstance(one, DescriptorRecord) else DescriptorRecord.of(one) for one in held
+        )

@@ -1,0 +1,504 @@
+"""`VisualVectorizer`: from images and videos to histograms of visual words."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from functools import cached_property
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from bagwise._utils.checks import generator
+from bagwise._utils.hashing import hash_names
+from bagwise._utils.memory import parse_size
+from bagwise._utils.threads import number_of_threads
+from bagwise.app.model.histograms import Histograms, WordSample, as_histograms
+from bagwise.app.model.parts import HARD, Assignment, DescriptorRecord, LazyDescriptor
+from bagwise.app.model.vectorizers import Part, Run, Vectorizer, digest_of
+from bagwise.bags import Bags
+from bagwise.bags.files import DEFAULT_LIMIT, BagsSpool
+from bagwise.codebooks.batches import Reservoir, Sample, batches_of_width
+from bagwise.codebooks.pyramids import n_cells
+from bagwise.descriptors.describing import Describer, describe_items
+from bagwise.errors import BagwiseError
+from bagwise.sources.collection import Collection
+from bagwise.sources.items import ItemIterator, NothingReadError, Skipped
+from bagwise.sources.media import images_in_mode
+
+__all__ = ["MOST_SAMPLED", "N_SAMPLED_VECTORS", "VisualVectorizer", "sampled_items"]
+
+_BATCH_SIZE = 32
+N_SAMPLED_VECTORS = 100_000  # that the words of a vocabulary are learned from
+# Items that they are sampled from, whose descriptors are held until words are counted, in a file if they are many.
+# Others are described when their words are counted. If these have too few descriptors, all items are sampled from.
+MOST_SAMPLED = {"images": 5000, "videos": 500}
+# Items that words are moved by, vectors of each, and its neighbours on the manifold.
+_MOVED_BY, _MOVED_VECTORS, _NEIGHBORS = 2000, 200, 10
+
+
+class _TooFew(Exception):
+    """Chosen items have too few descriptors to learn words from."""
+
+
+class VisualVectorizer(Vectorizer):
+    """Count visual words: describe images or videos, and assign the descriptors to words.
+
+    Words are learned from at most 5000 images, or 500 videos, of a collection, chosen by hashes of their ids, or from
+    all if these have fewer than 100,000 descriptors.
+    Several descriptors each have a vocabulary of their own, side by side in each cell of the pyramid; each item is read
+    once and described by all. Without a `descriptor`, only `Bags` are accepted. There are no `codebooks` before
+    `fit_transform`, and none for descriptors that count words themselves, such as `LBPD5`. `n_words` has the number of
+    words of each vocabulary; with `fewer`, there are fewer where fewer descriptors differ. With `n_components`, words
+    are moved by `ManifoldBagOfFeatures`. Descriptors of a fit beyond
+    `memory_limit` go to a temporary file, see `BagsSpool`.
+    """
+
+    descriptor = LazyDescriptor()
+    descriptor_records: tuple[DescriptorRecord, ...]
+
+    def __init__(
+        self,
+        modality: str,
+        descriptor: Any,
+        codebooks: Sequence[NDArray[np.float32]] = (),
+        pyramid: tuple[tuple[int, int], ...] = ((1, 1),),
+        *,
+        n_words: Sequence[int] = (1000,),
+        assignments: Sequence[Assignment] | None = None,
+        random_state: Any = 0,
+        memory_limit: int | float | str | None = None,
+        fewer: bool = False,
+        n_components: int | None = None,
+    ) -> None:
+        self.modality = modality
+        self.descriptor = descriptor
+        self.codebooks = tuple(codebooks)
+        self.pyramid = pyramid
+        self._asked = tuple(map(len, codebooks)) or tuple(n_words)
+        self.vocabularies = self._asked
+        self.assignments = tuple(assignments or (HARD,) * len(self._asked))
+        self.n_words = sum(self.vocabularies)
+        self.fewer = fewer
+        self.n_components = n_components
+        self.random_state = random_state
+        self.memory_limit = memory_limit
+
+    def _settings(self) -> dict[str, Any] | None:
+        if self.descriptor is None or not isinstance(self.random_state, Integral):
+            return None
+        from bagwise.descriptors.base import settings_of
+
+        given = self.descriptor if isinstance(self.descriptor, tuple) else (self.descriptor,)
+        return {
+            "descriptors": [settings_of(one) for one in given],
+            "n_words": self._asked,
+            "pyramid": self.pyramid,
+            "random_state": int(self.random_state),
+            **({"fewer": True} if self.fewer else {}),
+            **({} if self.n_components is None else {"n_components": self.n_components}),
+            "assignments": [one.to_dict() for one in self.assignments],
+        }
+
+    def _learned(self) -> dict[str, NDArray[Any]]:
+        return {f"codebook {k}": codebook for k, codebook in enumerate(self.codebooks)}
+
+    def _restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        names = sorted(name for name in arrays if name.startswith("codebook "))
+        self._set_codebooks(arrays[name] for name in names)
+
+    def _set_codebooks(self, codebooks: Iterable[NDArray[Any]]) -> None:
+        self.codebooks = tuple(codebooks)
+        self.vocabularies = tuple(map(len, self.codebooks))
+        self.n_words = sum(self.vocabularies)
+        self.__dict__.pop("_encoders", None)
+
+    @cached_property
+    def _encoders(self) -> list[Any]:
+        return [how.encoder(words) for how, words in zip(self.assignments, self.codebooks, strict=True)]
+
+    def items_to_learn_from(self, X: Any) -> NDArray[np.intp] | None:
+        """Choose the items of a collection that words are learned from, ascending; None: all."""
+        most = MOST_SAMPLED[self.modality]
+        if not isinstance(X, Collection) or len(X) <= most:
+            return None
+        seed = int(self.random_state) if isinstance(self.random_state, Integral) else 0
+        return np.sort(np.argsort(hash_names(X.ids, seed), kind="stable")[:most])
+
+    def _fit_transform(self, X: Any, run: Run) -> Histograms:
+        """Learn words by k-means from a sample of descriptors, and count them.
+
+        Each item is described once, unless those that words are to be learned from have too few descriptors: then words
+        are learned from all.
+        """
+        chosen = self.items_to_learn_from(X)
+        if chosen is not None:
+            with contextlib.suppress(_TooFew, NothingReadError):
+                return self._learn_and_count(X, chosen, run)
+        return self._learn_and_count(X, None, run)
+
+    def _learn_and_count(self, X: Any, chosen: NDArray[np.intp] | None, run: Run) -> Histograms:
+        """Learn words from chosen items, or all, and count those of all; raise `_TooFew` if these are not enough."""
+        describing = self._describe(X if chosen is None else X[chosen], run)
+        step, n_items, n = f"Describing {self.modality}", describing.n_items, len(self.vocabularies)
+        limit = (DEFAULT_LIMIT if self.memory_limit is None else parse_size(self.memory_limit)) // n
+        randoms = [generator(self.random_state) for _ in range(n)]
+        reservoirs = [Reservoir(N_SAMPLED_VECTORS, random) for random in randoms]
+        times = [time.perf_counter()]
+        with ExitStack() as stack:
+            spools = [stack.enter_context(BagsSpool(limit)) for _ in range(n)]
+            averages: list[NDArray[np.float32]] = []
+            for described in describing:
+                batch = _without_pooled(described, averages)
+                for bags, spool, reservoir in zip(batch, spools, reservoirs, strict=True):
+                    spool.append(bags)
+                    reservoir.add(bags.values)
+                run.progress(step, describing.n_done, n_items)
+            times.append(time.perf_counter())
+            samples = [reservoir.vectors() for reservoir in reservoirs]
+            reservoirs.clear()
+            if chosen is not None and min(map(len, samples)) < N_SAMPLED_VECTORS:
+                raise _TooFew
+            self._set_codebooks(  # each sample is let go once it has been scaled
+                self._learn_words(X if isinstance(X, Collection) else None, samples.pop(0), random, run, k, chosen)
+                for k, random in enumerate(randoms)
+            )
+            if self.n_components is not None:
+                self._set_codebooks(self._moved_words(spool, k, run) for k, spool in enumerate(spools))
+            times.append(time.perf_counter())
+            about: dict[str, Any] = {"chosen": chosen, "pooled": _joined(averages)}
+            part = Part(zip(*spools, strict=True), np.array(describing.kept), tuple(describing.skipped), **about)
+            n_all = n_items if chosen is None else len(X)
+            found = self.count_part(part, run, sampled_items(n_all, run.n_samples), X)
+        times.append(time.perf_counter())
+        stages = zip(("describing", "learning words", "counting words"), np.diff(times).tolist(), strict=True)
+        return dataclasses.replace(found, seconds=dict(stages), n_learned_from=None if chosen is None else len(chosen))
+
+    def read_part(self, X: Any, run: Run, keep: Callable[[Iterable[Any]], Iterable[Any]] = list) -> Part:
+        """Describe the items: batches of bags, a tuple with one entry per vocabulary."""
+        describing = self._describe(X, run)
+        sizes = np.zeros((len(self.vocabularies), 2), np.int64)
+        averages: list[NDArray[np.float32]] = []
+
+        def batches() -> Iterator[tuple[Any, ...]]:
+            for described in describing:
+                batch = _without_pooled(described, averages)
+                for k, bags in enumerate(batch):
+                    sizes[k] += len(bags.values), np.count_nonzero(bags.values.any(axis=1))
+                yield batch
+
+        try:
+            content = keep(batches())
+        except NothingReadError as error:
+            return Part(keep(()), np.empty(0, np.intp), error.skipped, sizes)
+        kept = np.array(describing.kept, np.intp)
+        return Part(content, kept, tuple(describing.skipped), sizes, pooled=_joined(averages))
+
+    def summary(self, part: Part, before: Any = None, limits: Any = None) -> list[Sample]:
+        """Sample descriptors for each vocabulary, as if all parts were read one after the other.
+
+        `before` are the numbers of vectors in earlier parts, `limits` those of `Reservoir`.
+        """
+        n = len(self.vocabularies)
+        before, limits = [0] * n if before is None else before, [1.0] * n if limits is None else limits
+        reservoirs = [
+            Reservoir(N_SAMPLED_VECTORS, self._random_after(int(first)), first=int(first), limit=float(limit))
+            for first, limit in zip(before, limits, strict=True)
+        ]
+        for batch in part.content:
+            for bags, reservoir in zip(batch, reservoirs, strict=True):
+                reservoir.add(bags.values)
+        return [reservoir.sample() for reservoir in reservoirs]
+
+    def join(self, one: list[Sample], other: list[Sample]) -> list[Sample]:
+        """Join samples."""
+        return [Reservoir.joined(N_SAMPLED_VECTORS, *both) for both in zip(one, other, strict=True)]
+
+    def learn(self, summary: list[Sample], run: Run, source: str = "the source", sizes: Any = None) -> None:
+        """Learn the words of each vocabulary by k-means."""
+        self._set_codebooks(
+            self._learn_words((sample[2],), sample[2], self._random_after(int(sizes[k, 0])), run, k)
+            for k, sample in enumerate(summary)
+        )
+
+    def count_part(self, part: Part, run: Run, wanted: Iterable[int] = (), X: Any = None) -> Histograms:
+        """Count the words of the descriptors, and those of items that were not described before."""
+        if part.chosen is None:
+            return self._count_described(part, run, set(wanted), len(part.kept))
+        rest = np.setdiff1d(np.arange(len(X)), part.chosen)
+        of_chosen, of_rest = (set(np.flatnonzero(np.isin(some, list(wanted))).tolist()) for some in (part.chosen, rest))
+        found = [(part.chosen, self._count_described(part, run, of_chosen, len(X)))]
+        if len(rest):
+            try:
+                found.append((rest, self._count_items(X[rest], run, of_rest, len(part.chosen))))
+            except NothingReadError as error:
+                none = _Counting(self, run, [], set())
+                found.append((rest, none.histograms(error.skipped)))
+        return Histograms.in_order(found)
+
+    def _count_described(self, part: Part, run: Run, wanted: set[int], n_items: int) -> Histograms:
+        counting = _Counting(self, run, part.kept.tolist(), wanted)
+        for batch in part.content:
+            counting.add(self._checked(batch))
+            run.progress("Counting words", counting.n_rows, n_items)
+        return dataclasses.replace(counting.histograms(part.skipped), pooled=part.pooled)
+
+    def _count_items(self, X: Any, run: Run, wanted: set[int] | None = None, n_before: int = 0) -> Histograms:
+        """Describe items and count their words; nothing is held but histograms. `wanted` None: those of the run."""
+        describing = self._describe(X, run)
+        some = sampled_items(describing.n_items, run.n_samples) if wanted is None else wanted
+        counting = _Counting(self, run, describing.kept, some)
+        averages: list[NDArray[np.float32]] = []
+        for described in describing:
+            counting.add(self._checked(_without_pooled(described, averages)))
+            run.progress("Counting words", n_before + describing.n_done, n_before + describing.n_items)
+        return dataclasses.replace(counting.histograms(describing.skipped), pooled=_joined(averages))
+
+    def _random_after(self, n_vectors: int) -> np.random.Generator:
+        """Return the random generator as it is after so many vectors were offered to a reservoir."""
+        random = generator(self.random_state)
+        random.bit_generator.advance(n_vectors)  # type: ignore[attr-defined]
+        return random
+
+    def _learn_words(
+        self,
+        data: Any,
+        vectors: NDArray[Any],
+        random: np.random.Generator,
+        run: Run,
+        k: int,
+        chosen: NDArray[np.intp] | None = None,
+    ) -> Any:
+        """Learn vocabulary number k, unless an earlier run has learned it from the same `data`; None: do not look.
+
+        `chosen` are the items of a collection that the vectors are of.
+        """
+        steps, settings, size = run.steps, None if data is None else self._settings(), self._asked[k]
+        vectors = self.assignments[k].compared(vectors)
+        if steps is not None and settings is not None:
+            settings = {
+                "descriptor": settings["descriptors"][k],
+                "weighted": self.assignments[k].weighted,
+                "n_words": size,
+                "random_state": settings["random_state"],
+                "fewer": self.fewer,
+                "on_error": run.on_error,
+                "learned_from": digest_of(chosen),
+            }
+            held = steps.load("words", data, settings, f"{size:,} words")
+            if held is not None:
+                return held["codebook"]
+
+        def follow(done: int, total: int) -> None:
+            n_steps = total * len(self.vocabularies)  # all vocabularies have as many
+            run.progress(f"Learning {self.n_words} words", k * total + done, n_steps)
+
+        from bagwise.codebooks.kmeans import kmeans_words
+
+        given: dict[str, Any] = {"random_state": random, "n_jobs": run.n_jobs, "progress": follow, "fewer": self.fewer}
+        if steps is None or settings is None:
+            return kmeans_words(vectors, size, **given).words
+        unfinished = steps.checkpoint("unfinished", data, settings)
+        words = kmeans_words(vectors, size, checkpoint=unfinished, **given).words
+        steps.save("words", data, settings, {"codebook": words})
+        unfinished.remove()
+        return words
+
+    def _moved_words(self, spool: Iterable[Bags], k: int, run: Run) -> NDArray[np.float32]:
+        """Move the words of a vocabulary until histograms show the manifold of the items: `ManifoldBagOfFeatures`."""
+        from bagwise.codebooks.manifold.manifold_bag_of_features import ManifoldBagOfFeatures
+
+        random = generator(self.random_state)
+        seeds = random.integers(2**31, size=2).tolist()
+        some: list[Bags] = []
+        for batch in spool:
+            few = batch.subsample(_MOVED_VECTORS, seeds[0] + len(some))
+            some.append(Bags(self.assignments[k].compared(few.values), few.offsets, dtype=None))
+        bags = Bags.concatenate(some)
+        bags = bags[np.flatnonzero(bags.lengths > 0)]
+        run.progress(f"Moving {self.vocabularies[k]} words along the manifold of the items", 0, 0)
+        assert self.n_components is not None
+        learner = ManifoldBagOfFeatures(
+            self.vocabularies[k],
+            n_components=min(self.n_components, max(len(bags) - 1, 1)),
+            n_neighbors=min(_NEIGHBORS, max(len(bags) - 1, 1)),
+            max_objects=min(len(bags), _MOVED_BY),
+            random_state=seeds[1],
+            n_jobs=run.n_jobs,
+        )
+        return np.asarray(learner.fit(bags).codebook_, np.float32)
+
+    def _transform(self, X: Any, run: Run) -> Histograms:
+        """Count the words of items, of `Bags` (tuples of them for several vocabularies), or of an iterable of them."""
+        first = None
+        if isinstance(X, (list, tuple)) and len(X):
+            first = X[0]
+        elif isinstance(X, Iterator):
+            first = next(X, None)
+            X = [] if first is None else itertools.chain([first], X)
+        nested = first[0] if isinstance(first, tuple) and first else first
+        if isinstance(X, Bags) or isinstance(nested, Bags) or sp.issparse(first):
+            if not self.codebooks and not sp.issparse(first):
+                raise BagwiseError("This model has no codebook: it takes images or counts of patterns, got Bags.")
+            counting = _Counting(self, run, None, set())
+            for batch in self._batches(X):
+                counting.add(batch)
+            return counting.histograms(())
+        return self._count_items(X, run, None)
+
+    def _batches(self, X: Any) -> Iterator[tuple[Any, ...]]:
+        """Iterate over batches, each a tuple of bags with one entry per vocabulary."""
+        n = len(self.vocabularies)
+        if not self.codebooks:
+            yield from ((batch,) for batch in X)
+        elif n == 1:
+            (codebook,) = self.codebooks
+            for batch in batches_of_width(X, codebook.shape[1], codebook.dtype, "this model"):
+                yield (batch,)
+        else:
+            for parts in [X] if isinstance(X, (tuple, Bags)) else X:
+                lengths = [len(bags) for bags in parts if isinstance(bags, Bags)] if isinstance(parts, tuple) else []
+                if len(lengths) != n or len(set(lengths)) != 1:
+                    raise BagwiseError(
+                        f"This model has {n} vocabularies: it takes tuples of {n} Bags of the same items, one per "
+                        f"vocabulary; got {type(parts).__name__}{f' of {lengths} items' if lengths else ''}."
+                    )
+                yield self._checked(tuple(parts))
+
+    def _checked(self, batch: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Check the width of the descriptors of a batch."""
+        if not self.codebooks:
+            return batch
+        return tuple(
+            next(batches_of_width(bags, codebook.shape[1], codebook.dtype, "this model"))
+            for bags, codebook in zip(batch, self.codebooks, strict=True)
+        )
+
+    def describe(self, X: Any, **options: Any) -> ItemIterator:
+        """Iterate over batches of described items, tuples of `Bags`; options as in `transform`."""
+        return self._describe(X, Run(**options))
+
+    def _describe(self, X: Any, run: Run) -> ItemIterator:
+        if not self.descriptor_records:
+            raise BagwiseError(
+                f"This model has no descriptor: it takes Bags of the descriptors of {self.modality}, got "
+                f"{type(X).__name__}. Describe the items first, as for its codebook."
+            )
+        if isinstance(X, Collection) and any(record.color for record in self.descriptor_records):
+            X = images_in_mode(X, "rgb")  # grey images would be described as well, but not as when words were learned
+        describing = describe_items(self._describers(run), X, batch_size=_BATCH_SIZE, on_error=run.on_error)
+        describing.warn = False
+        return describing
+
+    def _describers(self, run: Run) -> list[Any]:
+        """Return what describes items: functions for descriptors from files, where there are some, or estimators."""
+        held = self.__dict__["_descriptors"]
+        if all(isinstance(one, DescriptorRecord) and one.known.function is not None for one in held):
+            return [Describer(one.name, one.parameters, run.n_jobs, run.cache) for one in held]
+        from sklearn.base import clone  # deferred: scikit-learn takes long to import
+
+        given = self.descriptor if isinstance(self.descriptor, tuple) else (self.descriptor,)
+        if run.pooled:
+            given = tuple(one.pooling() if hasattr(one, "pooling") else one for one in given)
+        changes = {name: value for name, value in (("n_jobs", run.n_jobs), ("cache", run.cache)) if value is not None}
+        return [clone(descriptor).set_params(**changes) for descriptor in given] if changes else list(given)
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters of `Model` that describe the fitted vectorizer."""
+        words = {"codebook": self.codebooks or None, "assignment": self.assignments if self.codebooks else None}
+        return {"descriptor": self.descriptor, "pyramid": self.pyramid, **words}
+
+
+class _Counting:
+    """Histograms of one batch of bags after the other, and samples of some of their items."""
+
+    def __init__(self, vectorizer: VisualVectorizer, run: Run, kept: list[int] | None, wanted: set[int]) -> None:
+        self._vectorizer = vectorizer
+        self._n_threads = number_of_threads(run.n_jobs)
+        self._kept = kept  # grows while items are described
+        self._wanted = wanted if vectorizer.codebooks else set()
+        self._samples: dict[int, WordSample] = {}
+        self._parts: list[Any] = []
+        self.n_rows = 0
+
+    def add(self, batch: tuple[Any, ...]) -> None:
+        """Count the words of a batch, a tuple with one entry per vocabulary."""
+        if not self._vectorizer.codebooks:
+            part = as_histograms(batch[0], self._vectorizer.n_words)
+        else:
+            from bagwise.codebooks.encoding import pooled
+
+            pyramid = self._vectorizer.pyramid
+            counts = [
+                pooled(bags, encoder, "sum", pyramid, True, self._n_threads)
+                for bags, encoder in zip(batch, self._vectorizer._encoders, strict=True)
+            ]
+            part = _side_by_side(counts, self._vectorizer.vocabularies, n_cells(pyramid))
+            for k in range(len(batch[0])) if self._wanted else ():
+                if self._kept is not None and self._kept[self.n_rows + k] in self._wanted:
+                    self._sample(batch, k)
+        self._parts.append(part)
+        self.n_rows += part.shape[0]
+
+    def _sample(self, batch: tuple[Bags, ...], k: int) -> None:
+        from bagwise._utils.threads import one_blas_thread
+
+        first, found, positions = 0, [], []
+        most = max(encoder.n_entries for encoder in self._vectorizer._encoders)
+        with one_blas_thread():
+            for bags, encoder in zip(batch, self._vectorizer._encoders, strict=True):
+                for _, (words, weights, distances) in encoder.assign(bags[k]):
+                    more = ((0, 0), (0, most - words.shape[1]))  # words of no weight, so that all have as many
+                    found.append((first + np.pad(words, more, "edge"), np.pad(weights, more), distances))
+                positions += [] if bags.positions is None else [bags.positions_of(k)]
+                first += len(encoder.codebook)
+        words, weights, distances = map(np.concatenate, zip(*found, strict=True))
+        places = np.concatenate(positions) if len(positions) == len(batch) else None
+        self._samples[self.n_rows + k] = WordSample(words, weights, distances, places)
+
+    def histograms(self, skipped: Sequence[Skipped]) -> Histograms:
+        """Return the histograms of all batches."""
+        none = sp.csr_array((0, n_cells(self._vectorizer.pyramid) * self._vectorizer.n_words), dtype=np.float32)
+        matrix = sp.csr_array(sp.vstack(self._parts, format="csr")) if self._parts else none
+        kept = np.arange(matrix.shape[0]) if self._kept is None else np.array(self._kept, np.intp)
+        return Histograms(matrix, kept, tuple(skipped), self._samples)
+
+
+def _without_pooled(described: tuple[Any, ...], averages: list[NDArray[np.float32]]) -> tuple[Any, ...]:
+    """Return the bags of a batch; pooled features beside them, those of the first network, are added to a list."""
+    pairs = [one for one in described if isinstance(one, tuple)]
+    averages += [pooled for _, pooled in pairs[:1]]
+    return tuple(one[0] if isinstance(one, tuple) else one for one in described)
+
+
+def _joined(averages: list[NDArray[np.float32]]) -> NDArray[np.float32] | None:
+    return np.concatenate(averages) if averages else None
+
+
+def sampled_items(n_items: int, n_samples: int) -> set[int]:
+    """Return the numbers of so many items, evenly spaced."""
+    return set(np.linspace(0, n_items - 1, n_samples).astype(int).tolist())
+
+
+def _side_by_side(counts: Sequence[Any], sizes: Sequence[int], cells: int) -> Any:
+    """Put histograms of several vocabularies side by side in each cell; CSR arrays of shape (n_items, cells * size).
+
+    >>> one, other = sp.csr_array([[1, 2, 3, 4]]), sp.csr_array([[8, 9]])
+    >>> _side_by_side([one, other], (2, 1), 2).toarray()
+    array([[1, 2, 8, 3, 4, 9]])
+    """
+    if len(counts) == 1:
+        return counts[0]
+    total, first, parts = sum(sizes), 0, []
+    for part, size in zip(counts, sizes, strict=True):
+        columns = part.indices // size * total + first + part.indices % size
+        parts.append(sp.csr_array((part.data, columns, part.indptr), shape=(part.shape[0], cells * total)))
+        first += size
+    return sum(parts[1:], start=parts[0])

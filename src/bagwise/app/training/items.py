@@ -1,0 +1,183 @@
+"""Items for a model: open a source as the model needs it, and count the words of its items."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from bagwise.app.model.histograms import open_frame_like
+from bagwise.app.model.model import Model
+from bagwise.app.model.steps import StepCache
+from bagwise.app.model.vectorizers import Histograms, Progress, no_progress
+from bagwise.app.options import FitOptions, open_source, place_of, reading_options
+from bagwise.app.training.parts import transform_parts
+from bagwise.app.training.provenance import versions
+from bagwise.distributed.executors import Executor, executor_of
+from bagwise.errors import BagwiseError, OptionError
+from bagwise.sources.collection import Collection
+from bagwise.sources.columns import chosen_column
+from bagwise.sources.delimited import column_names
+from bagwise.sources.frames import is_frame
+from bagwise.sources.limits import as_limits
+from bagwise.sources.media import images_in_mode
+from bagwise.sources.opening import SeveralModalities, has_endings, modality_of
+from bagwise.sources.places import ending
+
+__all__ = ["N_SAMPLED_ITEMS", "READING", "count_words", "first_labels", "open_items", "reading_of", "step_cache"]
+
+# Images whose descriptors are kept for the patches of a report.
+N_SAMPLED_ITEMS = 80
+# How the items of an index were read; what is new since the first version is only stored if it was said.
+_READ_1 = ("modality", "text", "label", "encoding")
+READING = (*_READ_1, "id", "sep", "sheet", "extensions", "layer")
+
+
+def open_items(
+    model: Model, source: Any, options: FitOptions | None = None, executor: Executor | None = None
+) -> Collection:
+    """Open a source of items for a model.
+
+    Options that are not given are those of the fit: the encoding of texts, the columns of texts and labels in files,
+    colours, endings of files. From a folder with several modalities, the images or videos that the model takes are
+    opened; texts need ``modality="texts"``.
+
+    Parameters
+    ----------
+    model : Model
+    source : Collection or path
+    options : FitOptions, default=None
+    executor : Executor, default=None
+        Lists shards where it runs.
+
+    Returns
+    -------
+    collection : Collection
+        Of the modality of the model, not empty.
+    """
+    options = FitOptions() if options is None else options
+    if isinstance(source, Collection):
+        collection = source
+        _check_modality(model, collection.modality, collection.source)
+    elif is_frame(source):
+        given = reading_options(options)
+        collection = open_frame_like(source, model.modality, model.options, model.word_names, **given)
+    else:
+        source = place_of(source, options)
+        options = options.with_changes(modality=_modality_for(model, source, options))
+        _check_modality(model, "texts" if options.modality == "records" else options.modality, os.fspath(source))
+        options = options.with_changes(**_as_in_fit(model, source, options))
+        words = {"words": model.word_names} if model.modality == "table" and model.word_names else {}
+        collection = open_source(source, options, executor, **words)
+    if not len(collection):
+        raise BagwiseError(f"{collection.source} has no items.")
+    return images_in_mode(collection, "rgb") if any(record.color for record in model.descriptor_records) else collection
+
+
+def _modality_for(model: Model, source: Any, options: FitOptions) -> str:
+    """Return the modality that a source is opened as; of several that it holds, the images or videos of the model."""
+    if options.modality != "auto":
+        return options.modality
+    given = reading_options(options) | _fitted_endings(model, source, options)
+    if (
+        model.modality == "texts"
+        and "text" not in given
+        and model.options.get("text") is not None
+        and chosen_column(model.options["text"], column_names(source, as_limits(options.limits))) is not None
+    ):
+        return "records"
+    try:
+        return modality_of(source, given)
+    except SeveralModalities as error:
+        if model.modality in error.found and model.modality != "texts":
+            return model.modality
+        others = " and ".join(name for name in error.found if name != model.modality)
+        message = f"The model takes {model.modality}, but {error.source} holds {others}"
+        if model.modality in error.found:
+            raise OptionError("modality", f"{message} too. The texts are opened by modality=texts.") from error
+        raise BagwiseError(f"{message}. Give {model.modality}.") from error
+
+
+def _check_modality(model: Model, modality: str, source: str) -> None:
+    if modality != model.modality:
+        given, taken = ("a table" if name == "table" else name for name in (modality, model.modality))
+        raise BagwiseError(f"The model takes {taken}, but {source} holds {given}. Give {taken}.")
+
+
+def _fitted_endings(model: Model, source: Any, options: FitOptions) -> dict[str, Any]:
+    """Return the endings of files that the fit was told, if the options name none and the source has such files."""
+    endings = model.options.get("extensions")
+    usable = options.extensions is None and endings is not None and has_endings(source, endings, options.limits)
+    return {"extensions": endings} if usable else {}
+
+
+def _as_in_fit(model: Model, source: Any, options: FitOptions) -> dict[str, Any]:
+    """Return how the source is read as that of the fit was, where the options do not say and it applies."""
+    fitted, changes = model.options, {}
+    if model.modality == "texts" and options.encoding is None:
+        changes["encoding"] = fitted.get("encoding")
+    changes |= _fitted_endings(model, source, options)
+    if options.layer is None and ending(os.fspath(source)) == ".h5ad":
+        changes["layer"] = fitted.get("layer")
+    if options.modality in ("records", "table"):
+        there = column_names(
+            source, as_limits(options.limits), sep=options.sep, sheet=options.sheet, encoding=options.encoding
+        )
+        for name in ("text", "label", "id", "split") if options.modality == "records" else ("label", "id", "split"):
+            known = None if fitted.get(name) is None else chosen_column(fitted[name], there)
+            if getattr(options, name) is None and known is not None:
+                changes[name] = known
+    return changes
+
+
+def count_words(
+    model: Model,
+    collection: Collection,
+    options: FitOptions | None = None,
+    *,
+    n_samples: int = 0,
+    progress: Progress | None = None,
+    client: Any = None,
+) -> Histograms:
+    """Count the words of the items that can be read, over the full vocabulary.
+
+    Parameters
+    ----------
+    model : Model
+    collection : Collection
+        Items of the model's modality, see `open_items`.
+    options : FitOptions, default=None
+        `on_error`, `n_jobs`, `cache` and `partition` are used.
+    n_samples : int, default=0
+        Number of images to return a `WordSample` of, for the patches of a report.
+    progress : callable, default=None
+        See `fit_model`.
+    client : distributed.Client, default=None
+        Workers of this Dask cluster read the items and count their words.
+
+    Returns
+    -------
+    histograms : Histograms
+    """
+    options = FitOptions() if options is None else options
+    if client is not None:
+        return transform_parts(model.vectorizer, collection, options, executor_of(client, progress), n_samples)
+    reading = {name: getattr(options, name) for name in ("on_error", "n_jobs", "cache")}
+    report = progress or no_progress
+    steps = step_cache(options, report)
+    return model.vectorizer.transform(collection, **reading, n_samples=n_samples, progress=report, steps=steps)
+
+
+def reading_of(options: FitOptions) -> dict[str, Any]:
+    """Return what an index keeps of how its items were read, to open them again."""
+    reading = {name: getattr(options, name) for name in READING}
+    return {name: value for name, value in reading.items() if name in _READ_1 or value is not None}
+
+
+def first_labels(collection: Collection) -> tuple[str | None, ...]:
+    """Return the label of each item, the first of several; None for items without one."""
+    return tuple(labels[0] if labels else None for labels in collection.label_sets)
+
+
+def step_cache(options: FitOptions, progress: Progress) -> StepCache | None:
+    """Return the results of earlier runs, if there is a cache."""
+    return None if options.cache is None else StepCache(options.cache, {"versions": versions()}, progress)

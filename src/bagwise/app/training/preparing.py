@@ -1,0 +1,341 @@
+"""From a source to histograms of words and classes: all of a fit that comes before merging."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bagwise._utils.memory import readable_size
+from bagwise._utils.text import agree, how_many
+from bagwise.app.model.steps import StepCache
+from bagwise.app.model.vectorizers import Progress, Vectorizer, WordSample
+from bagwise.app.options import FitOptions, make_vectorizer, open_source
+from bagwise.app.training.choosing import choose_descriptor
+from bagwise.app.training.items import N_SAMPLED_ITEMS, first_labels, step_cache
+from bagwise.app.training.parts import count_parts, pooled_features, stacked
+from bagwise.app.training.sums import PartedRows, exceeds, sample_items
+from bagwise.codebooks.pyramids import n_cells
+from bagwise.distributed.executors import Executor
+from bagwise.errors import BagwiseError, parameter_name
+from bagwise.merging.criteria import resolve_criterion
+from bagwise.sources.collection import Collection
+from bagwise.sources.items import Skipped
+
+__all__ = [
+    "FitLog",
+    "Opened",
+    "Prepared",
+    "WordData",
+    "class_codes",
+    "class_names",
+    "enough_for_folds",
+    "open_training",
+    "prepare",
+    "split_source",
+    "vectorize",
+]
+
+
+@dataclass(frozen=True)
+class WordData:
+    """Items as histograms over the full vocabulary, with the fitted vectorizer.
+
+    `collection` has the items that could be read, in the order of the rows of `histograms`, a CSR array or ndarray of
+    shape (n_items, n_cells * n_words). The other fields are those of `bagwise.app.model.vectorizers.Histograms`.
+    """
+
+    collection: Collection
+    histograms: Any
+    vectorizer: Vectorizer
+    skipped: tuple[Skipped, ...] = ()
+    samples: Mapping[int, WordSample] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    rows: PartedRows | None = None  # histograms of all items, if those here are a sample of them
+    n_learned_from: int | None = None  # items that words were learned from, if not all
+    pooled: NDArray[np.float32] | None = None  # what a network averages over each image, for a baseline
+
+    @property
+    def n_words(self) -> int:
+        """Size of the vocabulary."""
+        return self.vectorizer.n_words
+
+    @property
+    def vocabularies(self) -> tuple[int, ...]:
+        """Number of words of each vocabulary."""
+        return getattr(self.vectorizer, "vocabularies", (self.n_words,))
+
+    @property
+    def n_cells(self) -> int:
+        """Number of cells of the spatial pyramid."""
+        return int(self.histograms.shape[1]) // self.n_words
+
+    def whole(self) -> Any:
+        """Return histograms of whole items: the sum over the cells of the first grid. One cell: those there are."""
+        if self.n_cells == 1:
+            return self.histograms
+        rows, columns = getattr(self.vectorizer, "pyramid", ((1, 1),))[0]
+        cells = [self.histograms[:, k * self.n_words : (k + 1) * self.n_words] for k in range(rows * columns)]
+        return sum(cells[1:], start=cells[0])
+
+
+@dataclass
+class FitLog:
+    """Times and notes of a fit."""
+
+    timings: dict[str, float] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    @contextmanager
+    def timed(self, stage: str) -> Iterator[None]:
+        """Add the seconds of a ``with`` block to those of a stage."""
+        started = time.perf_counter()
+        yield
+        self.timings[stage] = self.timings.get(stage, 0.0) + time.perf_counter() - started
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Items as histograms of words, and their classes."""
+
+    data: WordData
+    classes: tuple[str, ...]
+    codes: NDArray[np.int64] | None
+    test: Collection | None
+    log: FitLog
+    options: FitOptions  # with the descriptor of the images
+    found: tuple[str, ...]  # notes on what the descriptor was chosen by
+    steps: StepCache | None = None  # results of earlier runs
+
+    def enough_for_folds(self, options: FitOptions) -> bool:
+        """Whether every class has items to train on and to test on; adds notes on small classes."""
+        return self.codes is not None and enough_for_folds(self.codes, self.classes, options, self.log)
+
+
+def enough_for_folds(codes: NDArray[np.int64], classes: tuple[str, ...], options: FitOptions, log: FitLog) -> bool:
+    """Whether every class has items to train on and to test on; adds notes on small classes to the log."""
+    if options.folds == 0:
+        return False
+    counts = np.bincount(codes, minlength=len(classes))
+    small = int(np.argmin(counts))
+    has = f"The class {classes[small]!r} has {counts[small]} item{'s' if counts[small] > 1 else ''}"
+    if counts[small] < 2:
+        log.notes.append(f"{has}, so errors were not estimated by cross-validation. Add items, or leave it out.")
+    elif counts[small] < options.folds:
+        log.notes.append(f"{has}, fewer than there are folds: its errors are rough estimates.")
+    return bool(counts[small] >= 2)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The items of a fit, before they are read."""
+
+    collection: Collection  # to learn from
+    test: Collection | None
+    options: FitOptions  # with the descriptor of the images
+    log: FitLog
+    found: tuple[str, ...]  # notes on what the descriptor was chosen by
+
+
+def open_training(
+    source: Any, options: FitOptions, executor: Executor | None = None, use_classes: bool = True
+) -> Opened:
+    """Open a source and find what to learn from and what to test with; no item is read but a few for their colours.
+
+    Without `use_classes`, that is all items, whatever their labels and splits.
+    """
+    log = FitLog()
+    opened = open_source(source, options, executor)
+    log.notes.extend(opened.notes)
+    if not use_classes:
+        class_names(opened, options, use_classes)
+        options, collection, found = choose_descriptor(options, opened)
+        return Opened(collection, None, options, log, found)
+    collection, test = split_source(opened)
+    n_left = len(opened) - len(collection) - (0 if test is None else len(test))
+    if n_left:
+        is_left, was = agree(n_left, "is", "are"), agree(n_left, "was", "were")
+        left = f"{how_many(n_left, 'items')} {is_left} neither in the split train nor in the split test"
+        log.notes.append(f"{left} and {was} not used.")
+    collection = _labelled(collection, log)
+    # errors come before long work begins
+    test = _test_split(test, class_names(collection, options), log)
+    options, collection, found = choose_descriptor(options, collection)
+    return Opened(collection, test, options, log, found)
+
+
+def prepare(
+    source: Any,
+    options: FitOptions,
+    progress: Progress,
+    executor: Executor | None = None,
+    use_classes: bool = True,
+    n_components: int | None = None,
+) -> Prepared:
+    """Open a source, count its words and read its classes: all that comes before merging.
+
+    With an `executor`, items are read and counted in partitions, where it runs them. Without `use_classes`, labels and
+    splits of items are left alone. With `n_components`, words are moved along a manifold, see `make_vectorizer`.
+    """
+    opened = open_training(source, options.for_source(source), executor, use_classes)
+    collection, test, options, log = opened.collection, opened.test, opened.options, opened.log
+    steps = step_cache(options, progress)
+    n_classes = len(class_names(collection, options, use_classes))
+    data = vectorize(collection, options, progress, steps, executor, n_classes, n_components)
+    data = replace(data, skipped=(*collection.skipped, *data.skipped))
+    log.timings.update(data.seconds)
+    if data.skipped:
+        first, n_all = data.skipped[0], len(data.collection) + len(data.skipped)
+        n = len(data.skipped)
+        some = f"{n} of {n_all} items could not be read and {agree(n, 'was', 'were')} skipped"
+        log.notes.append(f"{some}. {first.id}: {first.reason}")
+    if data.n_learned_from is not None:
+        log.notes.append(
+            f"Words were learned from {data.n_learned_from:,} of {len(collection):,} {collection.modality}, chosen at "
+            "random; they are counted in all."
+        )
+    if len(data.collection) < 2:
+        raise BagwiseError(f"{collection.source} has 1 item that can be read; learning needs at least 2.")
+    if data.n_words < 2:
+        raise BagwiseError(f"{collection.source} has {how_many(data.n_words, 'words')}; merging needs at least 2.")
+    classes, codes = class_names(data.collection, options, use_classes), None
+    if classes:
+        codes = class_codes(data.collection, classes)
+        _check_classes(test, classes)  # all items of a class may have been skipped
+    elif use_classes and any(item.labels for item in data.collection):
+        log.notes.append("All items are of one class, so words were merged without using classes.")
+    if data.rows is not None:
+        data, codes = _sampled(data, data.rows, codes, classes, options, log)
+    return Prepared(data, classes, codes, test, log, options, opened.found, steps)
+
+
+def _sampled(
+    data: WordData, rows: PartedRows, codes: Any, classes: tuple[str, ...], options: FitOptions, log: FitLog
+) -> tuple[WordData, Any]:
+    """Take a sample of the items for what needs items; the histograms of all stay where they are."""
+    n, labels = len(data.collection), first_labels(data.collection)
+    rows = rows.labelled(data.collection.ids, labels, codes, len(classes))
+    chosen = sample_items(data.collection.ids, codes, rows.counted, options)
+    log.notes.append(
+        f"The histograms of {n:,} items take {readable_size(sum(rows.counted.n_bytes))}, more than this process may "
+        f"hold ({parameter_name('memory_limit')}): words and classifiers are learned from sums over all items, and "
+        f"errors, report and index are those of a sample of {len(chosen):,} items."
+    )
+    row_of = {int(item): row for row, item in enumerate(chosen)}
+    samples = {row_of[row]: one for row, one in data.samples.items()}
+    sample = replace(data, collection=data.collection[chosen], histograms=rows.sample(chosen), samples=samples)
+    return replace(sample, rows=rows), None if codes is None else codes[chosen]
+
+
+def vectorize(
+    collection: Collection,
+    options: FitOptions,
+    progress: Progress,
+    steps: StepCache | None = None,
+    executor: Executor | None = None,
+    n_classes: int = 0,
+    n_components: int | None = None,
+) -> WordData:
+    """Fit a vectorizer to a collection; every item is read once."""
+    if not len(collection):
+        raise BagwiseError(f"{collection.source} has no items to learn from.")
+    vectorizer = make_vectorizer(options, collection.modality, n_classes=n_classes, n_components=n_components)
+    pooled = n_classes > 0 and options.folds > 0  # for a baseline in cross-validation
+    n_samples = N_SAMPLED_ITEMS if collection.modality == "images" else 0
+    if executor is not None:
+        how: dict[str, Any] = {"n_samples": n_samples, "pooled": pooled, "progress": progress, "steps": steps}
+        counted = count_parts(vectorizer, collection, options, executor, **how)
+        read = collection if len(counted.kept) == len(collection) else collection[counted.kept]
+        about = (read, None, vectorizer, counted.skipped, counted.samples, counted.seconds)
+        data = WordData(*about, n_learned_from=counted.n_learned_from)
+        if not exceeds(counted, options):
+            return replace(data, histograms=stacked(executor, counted.rows), pooled=pooled_features(executor, counted))
+        pyramid = getattr(vectorizer, "pyramid", ((1, 1),))
+        grids = (n_cells(pyramid), pyramid[0][0] * pyramid[0][1])
+        return replace(data, rows=PartedRows(executor, counted, vectorizer.n_words, *grids))
+    found = vectorizer.fit_transform(
+        collection,
+        on_error=options.on_error,
+        n_jobs=options.n_jobs,
+        n_samples=n_samples,
+        pooled=pooled,
+        progress=progress,
+        steps=steps,
+    )
+    read = collection if len(found.kept) == len(collection) else collection[found.kept]
+    counts = WordData(read, found.matrix, vectorizer, found.skipped, found.samples, found.seconds)
+    return replace(counts, n_learned_from=found.n_learned_from, pooled=found.pooled)
+
+
+def split_source(collection: Collection) -> tuple[Collection, Collection | None]:
+    """Return the splits train and test, or the whole collection and None if it has no split train."""
+    names = set(collection.splits)
+    if "train" not in names:
+        return collection, None
+    return collection.split("train")[0], collection.split("test")[0] if "test" in names else None
+
+
+def _test_split(test: Collection | None, classes: tuple[str, ...], log: FitLog) -> Collection | None:
+    """Return the labelled items of the test split; None, with a note, if there are none."""
+    if test is None or not classes:
+        return test
+    if not any(item.labels for item in test):
+        n = len(test)
+        log.notes.append(
+            f"The split test has no labels: {how_many(n, 'items')} of it {agree(n, 'was', 'were')} not used."
+        )
+        return None
+    test = _labelled(test, log, " of the split test")
+    _check_classes(test, classes)
+    return test
+
+
+def _check_classes(test: Collection | None, classes: tuple[str, ...]) -> None:
+    unknown = sorted({str(item.label) for item in test or ()} - set(classes))
+    if unknown:
+        raise BagwiseError(
+            f"The split test has items labelled {', '.join(map(repr, unknown[:3]))}, but the split train has none. "
+            "Add some to the split train, or remove them from the split test."
+        )
+
+
+def _labelled(collection: Collection, log: FitLog, where: str = "") -> Collection:
+    """Remove items without a label, if others have one; raise an error for items with several."""
+    several = next((item for item in collection if len(item.labels) > 1), None)
+    if several is not None:
+        raise BagwiseError(
+            f"Item {several.id!r} has {len(several.labels)} labels ({', '.join(several.labels[:3])}), but a model "
+            "predicts one. Give each item one label, for instance by Collection.with_labels."
+        )
+    has = np.array([bool(item.labels) for item in collection], dtype=np.bool_)
+    if has.all() or not has.any():
+        return collection
+    n, left = int((~has).sum()), f"of {how_many(len(has), 'items')}{where}"
+    log.notes.append(f"{n} {left} {agree(n, 'has no label and was', 'have no label and were')} not used.")
+    return collection[has]
+
+
+def class_names(collection: Collection, options: FitOptions, use_classes: bool = True) -> tuple[str, ...]:
+    """Return the sorted names of at least two classes, or (); raise an error if the criterion needs classes."""
+    names = tuple(sorted({item.label for item in collection if item.label is not None})) if use_classes else ()
+    if len(names) >= 2:
+        return names
+    if options.criterion != "auto" and resolve_criterion(options.criterion).supervised:
+        found = f"all {len(collection)} items are of the class {names[0]!r}" if names else "the items have no labels"
+        found = found if use_classes else "labels are not used here"
+        raise BagwiseError(
+            f"The criterion {options.criterion!r} needs at least two classes, but {found}. Put items into one folder "
+            'per class, or use an unsupervised criterion: "clusters", "mmi", "lpp", "linkage".'
+        )
+    return ()
+
+
+def class_codes(collection: Collection, classes: tuple[str, ...]) -> NDArray[np.int64]:
+    """Return the classes of labelled items, as indices into `classes`."""
+    code = {name: k for k, name in enumerate(classes)}
+    return np.array([code[str(item.label)] for item in collection], dtype=np.int64)

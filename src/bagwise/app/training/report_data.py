@@ -1,0 +1,275 @@
+"""Data of the report of a fitted model, or of an evaluation: curves, word groups and examples."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import confusion_matrix
+
+from bagwise._utils.text import how_many
+from bagwise.app.model import Model, PathErrors
+from bagwise.app.report.data import ClassCount, ConfusionMatrix, Example, MergingCurve, ReportData
+from bagwise.app.training.baselines import baselines_of
+from bagwise.app.training.evaluate import Evaluation
+from bagwise.app.training.fit import Fit
+from bagwise.app.training.group_data import hierarchy_tree, word_groups
+from bagwise.app.training.provenance import versions
+from bagwise.display.pictures import photograph
+from bagwise.sources.collection import Collection
+from bagwise.sources.items import Item
+from bagwise.sources.media import in_color
+
+__all__ = ["evaluation_report_data", "excerpt_of", "fit_report_data", "preview"]
+
+N_EXAMPLE_CLASSES = 20
+EXCERPT_LENGTH = 300
+PICTURE_SIDE = 240
+
+
+def fit_report_data(fit: Fit, evaluation: Evaluation | None = None, title: str | None = None) -> ReportData:
+    """Collect the data of the report of a fit.
+
+    Parameters
+    ----------
+    fit : Fit
+    evaluation : Evaluation, default=None
+        Results on the test split. Without it, the confusion matrix and the examples come from cross-validation.
+    title : str, default=None
+        None: the name of the source.
+
+    Returns
+    -------
+    data : ReportData
+
+    Examples
+    --------
+    >>> from bagwise.sources import TableCollection
+    >>> from bagwise.app import fit_model, fit_report_data
+    >>> rows = TableCollection(np.array([[4, 1, 0], [1, 0, 5]] * 3), list("abcdef"), [("cat",), ("dog",)] * 3)
+    >>> data = fit_report_data(fit_model(rows, n_groups=2, folds=3).result)
+    >>> data.curve.sizes, data.confusion.n_wrong, [group.n_words for group in data.groups]
+    ((2, 3), 0, [1, 2])
+    """
+    model, data = fit.model, fit.data
+    predictions, notes = None if evaluation is None else _tested(model, evaluation), list(fit.notes)
+    about = None if evaluation is None else evaluation.about_seen(model, " of the split test")
+    notes += [] if about is None else [about]
+    if evaluation is None and fit.held_out is not None and fit.codes is not None and model.path is not None:
+        predictions = _Predictions(
+            data.collection,
+            data.histograms,
+            fit.codes,
+            fit.held_out[model.path.sizes.index(model.n_groups)],
+            model.path.protocol,
+        )
+        notes.append(
+            f"The predictions of the examples come from {model.path.protocol}: each item was classified by a model "
+            "trained without it. The scores and contributions come from the final model, trained on all items, "
+            "which may predict another class."
+        )
+    curve = _curve(model, model.path, evaluation)
+    if curve.test_seen is None:  # the split test is not the training data
+        curve = replace(curve, test_seen=0.0)
+    return ReportData(
+        title=str(model.provenance["source"]) if title is None else title,
+        facts=_facts(model, evaluation),
+        classes=_class_counts(model, evaluation),
+        curve=curve,
+        confusion=_confusion(model, predictions),
+        groups=word_groups(model, data.collection, data.histograms, data.samples),
+        examples=_examples(model, predictions),
+        timings=fit.timings,
+        versions=model.provenance["versions"],
+        notes=notes,
+        baselines=baselines_of(model, evaluation),
+        tree=hierarchy_tree(model),
+    )
+
+
+def evaluation_report_data(model: Model, evaluation: Evaluation, title: str | None = None) -> ReportData:
+    """Collect the data of the report of an evaluation.
+
+    Parameters
+    ----------
+    model : Model
+    evaluation : Evaluation
+    title : str, default=None
+        None: the name of the evaluated source.
+
+    Returns
+    -------
+    data : ReportData
+        The test errors and the frequencies of the groups are those of the evaluated items.
+    """
+    predictions = _tested(model, evaluation)
+    about = evaluation.about_seen(model)
+    notes = [] if about is None else [about]
+    notes += [f"{evaluation.n_skipped} items could not be read, or have no label."] if evaluation.n_skipped else []
+    return ReportData(
+        title=evaluation.collection.source if title is None else title,
+        facts=_facts(model, evaluation),
+        classes=_class_counts(model, evaluation),
+        curve=_curve(model, model.path, evaluation),
+        confusion=_confusion(model, predictions),
+        groups=word_groups(model, evaluation.collection, evaluation.histograms, evaluation.samples),
+        examples=_examples(model, predictions),
+        versions=versions(),
+        notes=notes,
+        baselines=baselines_of(model, evaluation),
+        tree=hierarchy_tree(model),
+    )
+
+
+def preview(item: Item, modality: str, side: int = PICTURE_SIDE) -> tuple[bytes | None, str | None]:
+    """Return an image, in colour, as a JPEG file or None, and the excerpt of a text or None."""
+    if modality == "images":
+        return photograph(in_color(item).load(), side), None
+    if modality == "texts":
+        return None, excerpt_of(item.load())
+    return None, None
+
+
+def excerpt_of(text: str) -> str:
+    """Return the beginning of a text as one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= EXCERPT_LENGTH else line[: EXCERPT_LENGTH - 1] + "…"
+
+
+@dataclass(frozen=True)
+class _Predictions:
+    """Items with their histograms, true and predicted class indices, and how they were predicted."""
+
+    collection: Collection
+    histograms: Any
+    codes: NDArray[np.int64]
+    predicted: NDArray[np.int64]
+    protocol: str
+
+
+def _tested(model: Model, evaluation: Evaluation) -> _Predictions | None:
+    if model.n_groups not in evaluation.sizes:
+        return None
+    found, predicted = evaluation, evaluation.at(model.n_groups)
+    return _Predictions(found.collection, found.histograms, found.codes, predicted, _test_protocol(evaluation))
+
+
+def _test_protocol(evaluation: Evaluation) -> str:
+    return f"a test on {len(evaluation.collection):,} items"
+
+
+def _facts(model: Model, evaluation: Evaluation | None) -> dict[str, str | int]:
+    provenance = model.provenance
+    facts: dict[str, str | int] = {}
+    if "source" in provenance:
+        facts["Source"] = str(provenance["source"])
+    if "n_items" in provenance:
+        facts["Training items"] = how_many(provenance["n_items"], model.modality)
+    if model.classes:
+        facts["Classes"] = len(model.classes)
+    if evaluation is not None:
+        facts["Test items"] = how_many(len(evaluation.collection), model.modality)
+    if model.descriptor_records:
+        facts["Descriptor"] = "; ".join(map(_describe, model.descriptor_records))
+    criterion, reason = str(model.hierarchy.criterion), provenance.get("criterion_reason")
+    criterion = f"{criterion} ({reason})" if reason not in (None, "as given") else criterion
+    words = " + ".join(map(str, model.vocabularies)) if len(model.vocabularies) > 1 else model.hierarchy.n_words
+    facts |= {"Words": words, "Groups": model.n_groups, "Criterion": criterion}
+    if (model.term, model.norm) == ("log", "l2") and model.word_weights is not None:
+        facts["Weights of words"] = "sublinear TF-IDF"
+    elif model.column_shift is not None:
+        divided = "" if model.word_weights is None else ", divided by its range"
+        facts["Columns"] = f"measurements, each shifted to a minimum of 0{divided}"
+    elif (model.term, model.norm) == ("sqrt", "l2"):
+        facts["Weights of words"] = "square roots of relative frequencies"
+    soft = [one for one in model.assignment or () if one.name != "hard"]
+    if soft:
+        by_length = ", by the square of its length" if soft[0].weighted else ""
+        facts["Assignment"] = f"each descriptor counts for its {soft[0].n_neighbors} nearest words{by_length}"
+    if len(model.pyramid) > 1:
+        facts["Pyramid"] = ", ".join(f"{rows}x{columns}" for rows, columns in model.pyramid)
+    C = model.options.get("C")
+    if model.heads and C is not None:
+        follows = model.hierarchy.criterion == "classifier"
+        what = "linear SVM on all words, followed by the groups" if follows else "linear SVM"
+        facts["Classifier"] = f"{what}, C = {C:g}"
+    return facts
+
+
+def _describe(record: Any) -> str:
+    """Return the name of a descriptor with its main parameters."""
+    names = ("patch", "step", "cell", "layer", "side", "n_frames", "max_side", "mode", "space", "features")
+    parameters = ", ".join(f"{name} {value}" for name in names if (value := record.parameters.get(name)) is not None)
+    return f"{record.name}, {parameters}" if parameters else str(record.name)
+
+
+def _class_counts(model: Model, evaluation: Evaluation | None) -> tuple[ClassCount, ...]:
+    n_train = model.provenance.get("class_counts", {})
+    n_test: Any = [None] * len(model.classes)
+    if evaluation is not None:
+        n_test = np.bincount(evaluation.codes, minlength=len(model.classes)).tolist()
+    return tuple(ClassCount(name, int(n_train.get(name, 0)), n) for name, n in zip(model.classes, n_test, strict=True))
+
+
+def _curve(model: Model, path: PathErrors | None, evaluation: Evaluation | None) -> MergingCurve:
+    """Return the errors of cross-validation and of the test, and the scores of the hierarchy."""
+    scores = model.hierarchy.scores
+    sizes = model.hierarchy.n_words - 1 - np.arange(len(scores))
+    finite = np.isfinite(scores)
+    found: dict[str, Any] = {"sizes": (), "errors": ()}
+    if path is not None:
+        found = {name: getattr(path, name) for name in ("sizes", "errors", "standard_errors", "protocol", "one_se")}
+    if evaluation is not None:
+        found |= {"test_sizes": evaluation.sizes, "test_errors": evaluation.errors}
+        found["n_test"] = len(evaluation.collection)
+        seen = evaluation.seen
+        found["test_seen"] = None if seen is None else seen.estimate / max(len(evaluation.collection), 1)
+    return MergingCurve(
+        **found,
+        n_groups=model.n_groups,
+        criterion_name=str(model.hierarchy.criterion),
+        criterion_sizes=sizes[finite][::-1].tolist(),
+        criterion_values=scores[finite][::-1].tolist(),
+        n_words=model.hierarchy.n_words,
+    )
+
+
+def _confusion(model: Model, predictions: _Predictions | None) -> ConfusionMatrix | None:
+    if predictions is None:
+        return None
+    matrix = confusion_matrix(predictions.codes, predictions.predicted, labels=np.arange(len(model.classes)))
+    return ConfusionMatrix(model.classes, matrix, predictions.protocol)
+
+
+def _examples(model: Model, predictions: _Predictions | None) -> tuple[Example, ...]:
+    """Return one correct and one wrong item of each of the largest classes."""
+    if predictions is None:
+        return ()
+    codes, predicted = predictions.codes, predictions.predicted
+    chosen: list[int] = []
+    for code in sorted(c for c, _ in Counter(codes.tolist()).most_common(N_EXAMPLE_CLASSES)):
+        for correct in (True, False):
+            chosen += np.flatnonzero((codes == code) & ((predicted == code) == correct))[:1].tolist()
+    explanations = model.explain(predictions.histograms[chosen])
+    examples = []
+    for number, why in zip(chosen, explanations, strict=True):
+        item, answer = predictions.collection[number], int(predicted[number])
+        picture, excerpt = preview(item, model.modality)
+        rival = max((other for other in range(len(model.classes)) if other != answer), key=why.score_of)
+        examples.append(
+            Example(
+                item.id,
+                model.classes[codes[number]],
+                model.classes[answer],
+                picture,
+                excerpt,
+                tuple((term.group, term.contribution) for term in why.groups(answer)),
+                why.score_of(answer),
+                why.intercept_of(answer),
+                (model.classes[rival], why.score_of(rival)),
+            )
+        )
+    return tuple(examples)

@@ -1,0 +1,390 @@
+"""A fit whose histograms do not fit into one process: sums over partitions, and a sample of the items.
+
+Words are weighted, merged and classified by sums over all items. What needs the items themselves, such as
+cross-validation, reports and criteria of neighbours, is done with a sample of them, and notes say so.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from bagwise._utils.hashing import hash_names
+from bagwise._utils.memory import parse_size
+from bagwise.app.model.vectorizers import Part, group_features
+from bagwise.app.options import FitOptions
+from bagwise.app.training.parts import CountedParts, stacked
+from bagwise.app.training.seen import item_hashes
+from bagwise.codebooks.normalizing import WordWeighting
+from bagwise.distributed.executors import Executor
+from bagwise.distributed.linear import fit_svm
+from bagwise.merging.clusterings import Clusterings
+from bagwise.merging.criteria import TraceRatio
+from bagwise.merging.pooling import pool
+from bagwise.merging.statistics import Statistics
+from bagwise.merging.stores.dense import Scatters
+from bagwise.merging.teacher import ScoreMoments, Teacher, answers, class_sizes, mean_squares
+
+__all__ = ["Facts", "PartedRows", "add_scatters", "blocks_to_merge", "deal_items", "exceeds", "sample_items"]
+
+MOST_BYTES = 1 << 30  # of histograms in this process, unless `memory_limit` says otherwise
+_BLOCK_BYTES = 32 << 20  # of histograms that a worker goes through in one task, at least
+_MOST_BLOCKS = 8192
+_LEAST_OF_CLASS = 100  # items of each class in a sample, if there are as many
+MOST_HASHES = 1 << 20
+# Items that are compared with each other, by criteria that need items and take time with the square of their number.
+MOST_MERGED = 20_000
+# Words up to which blocks of items have matrices A and B, of 256 MiB together. Adding two takes three times as much.
+MOST_SUMMED = 4096
+_SENT_BYTES = 512 << 20  # of histograms that are sent to workers in blocks, unless one block has more
+
+Values = NDArray[np.float64]
+
+
+def exceeds(counted: CountedParts, options: FitOptions) -> bool:
+    """Whether histograms take more memory than this process may hold of them."""
+    limit = MOST_BYTES if options.memory_limit is None else parse_size(options.memory_limit)
+    return sum(counted.n_bytes) > limit
+
+
+def sample_items(ids: Sequence[str], codes: Any, counted: CountedParts, options: FitOptions) -> NDArray[np.intp]:
+    """Choose items whose histograms fit into this process, by hashes of their ids: the same for any partitions.
+
+    Of each class there are about 100 or more, if there are as many. Items with samples of descriptors belong to it.
+    """
+    limit = MOST_BYTES if options.memory_limit is None else parse_size(options.memory_limit)
+    share = np.full(len(ids), min(1.0, limit / max(sum(counted.n_bytes), 1)))
+    if codes is not None:
+        sizes = np.maximum(np.bincount(codes), 1)
+        share = np.maximum(share, np.minimum(1.0, _LEAST_OF_CLASS / sizes)[codes])
+    chosen = (hash_names(ids, options.random_state) >> np.uint64(11)) * 2.0**-53 < share
+    chosen[list(counted.samples)] = True
+    return np.flatnonzero(chosen)
+
+
+def blocks_to_merge(
+    criterion: Any, X: Any, n_words: int, ids: Sequence[str], codes: Any, seed: int
+) -> list[NDArray[np.intp]]:
+    """Return the rows of X that words are merged on by a criterion that compares items.
+
+    For trace ratios these are blocks of at most `MOST_MERGED` rows, and items are compared with those of the same
+    block. Other criteria, and trace ratios of very many words, use one block.
+    """
+    n = len(ids)
+    if not isinstance(criterion, TraceRatio) or n_words > MOST_SUMMED:
+        return [np.linspace(0, n - 1, min(n, MOST_MERGED)).astype(np.intp)]
+    n_bytes = X.data.nbytes + X.indices.nbytes if sp.issparse(X) else X.nbytes
+    most = max(MOST_MERGED, int(_SENT_BYTES / max(n_bytes / n, 1)))
+    return deal_items(ids, codes if criterion.supervised else None, seed, most)
+
+
+def deal_items(ids: Sequence[str], codes: Any, seed: int, n_most: int) -> list[NDArray[np.intp]]:
+    """Divide at most `n_most` items into blocks of at most `MOST_MERGED`, by hashes of their ids.
+
+    Items of each class are dealt to the blocks in turn. There are so few blocks that each has items of two classes, and
+    two of the largest; blocks that become too large for that lose items of large classes.
+    """
+    order = np.argsort(hash_names(ids, seed), kind="stable")[:n_most]
+    n_blocks = -(-len(order) // MOST_MERGED)
+    if codes is None:
+        return [np.sort(order[number::n_blocks]) for number in range(n_blocks)]
+    order = order[np.argsort(codes[order], kind="stable")]
+    sizes = np.sort(np.append(np.bincount(codes[order]), 0))
+    n_blocks = max(1, min(n_blocks, int(sizes[-2]), int(sizes[-1]) // 2))
+    blocks = []
+    for block in (order[number::n_blocks] for number in range(n_blocks)):
+        _, starts, counts = np.unique(codes[block], return_index=True, return_counts=True)
+        pair = (np.arange(len(block)) - np.repeat(starts, counts)) // 2  # in its class
+        blocks.append(np.sort(block[np.argsort(pair, kind="stable")[:MOST_MERGED]]))
+    return blocks
+
+
+def add_scatters(
+    executor: Executor,
+    criterion: TraceRatio,
+    X: Any,
+    codes: Any,
+    blocks: Sequence[NDArray[np.intp]],
+    transform: Callable[[Any], Any] | None = None,
+    columns: slice = slice(None),
+) -> Scatters:
+    """Sum A and B of a trace ratio criterion over blocks of rows, in which neighbours are found.
+
+    `transform` is applied to the rows of a block, where it is computed; of the result, some columns are used.
+    """
+    data = [X[rows] for rows in blocks]
+    labels = [None if codes is None else codes[rows] for rows in blocks]
+    function = partial(_scatters, criterion, transform, columns)
+    return executor.map_reduce(function, operator.add, data, labels, step="Comparing items")
+
+
+def _scatters(criterion: TraceRatio, transform: Any, columns: slice, X: Any, codes: Any) -> Scatters:
+    rows = X if transform is None else transform(X)
+    return Scatters.of(criterion, rows[:, columns].astype(np.float64), codes)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of all items from sums over them: class sums, documents of each word, hashes of items."""
+
+    statistics: Statistics  # of whole items, without products of words
+    n_items_with: NDArray[np.int64]  # each word
+    hashes: NDArray[np.int64]  # the smallest distinct ones
+    n_filled: int  # items with words
+
+    @property
+    def idf(self) -> Values:
+        """Inverse document frequencies, see `inverse_document_frequencies`."""
+        return 1.0 + np.log((1.0 + self.statistics.n_samples) / (1.0 + self.n_items_with))
+
+    def totals(self, shift: Values | None) -> Values:
+        """Return the occurrences of each word, or the sum of each column of measurements above its minimum."""
+        totals = self.statistics.word_totals
+        return totals if shift is None else np.maximum(totals - self.statistics.n_samples * shift, 0.0)
+
+    @property
+    def n_hashed(self) -> int:
+        """Number of distinct items with words; at least, if not all hashes are kept."""
+        return len(self.hashes) if len(self.hashes) < MOST_HASHES else max(self.n_filled, len(self.hashes) + 1)
+
+    def __add__(self, other: Facts) -> Facts:
+        hashes = np.unique(np.concatenate([self.hashes, other.hashes]))[:MOST_HASHES]
+        with_word = self.n_items_with + other.n_items_with
+        return Facts(self.statistics + other.statistics, with_word, hashes, self.n_filled + other.n_filled)
+
+
+@dataclass(frozen=True)
+class PartedRows:
+    """Histograms of all items, in partitions that lie where they were counted.
+
+    `codes` has the classes of the items of each partition, None without classes; `first_grid` the number of cells of
+    the first grid of the pyramid, whose sum are whole items.
+    """
+
+    executor: Executor
+    counted: CountedParts
+    n_words: int
+    n_cells: int
+    first_grid: int
+    codes: list[NDArray[Any]] = field(default_factory=list)
+    n_classes: int = 1
+    ids: Sequence[str] = ()
+    labels: Sequence[str | None] = ()
+
+    @property
+    def n_items(self) -> int:
+        """Number of items that could be read."""
+        return sum(self.counted.n_rows)
+
+    def labelled(
+        self, ids: Sequence[str], labels: Sequence[str | None], codes: NDArray[np.int64] | None, n_classes: int
+    ) -> PartedRows:
+        """Return the same rows with the ids, labels and classes of all items."""
+        ends = np.cumsum(self.counted.n_rows)[:-1]
+        given = np.zeros(self.n_items, np.int64) if codes is None else codes
+        parts = np.split(given.astype(np.min_scalar_type(max(n_classes, 1))), ends)
+        return replace(self, codes=parts, n_classes=max(n_classes, 1), ids=ids, labels=labels)
+
+    def sample(self, chosen: NDArray[np.intp]) -> Any:
+        """Bring some rows, ascending, into this process."""
+        starts = np.concatenate([[0], np.cumsum(self.counted.n_rows)])
+        cuts = np.searchsorted(chosen, starts)
+        own = [chosen[a:b] - start for a, b, start in zip(cuts[:-1], cuts[1:], starts[:-1], strict=True)]
+        keep = type(self.executor).keep
+        return stacked(self.executor, self.executor.map(partial(_taken, keep), self.counted.rows, own))
+
+    @cached_property
+    def facts(self) -> Facts:
+        """Sums over all items."""
+        function = partial(_facts, self._whole, self.n_classes)
+        return self.executor.map_reduce(function, operator.add, self.counted.rows, self.codes, step="Adding up words")
+
+    @property
+    def _whole(self) -> Callable[[Any], Any]:
+        return partial(_whole_items, self.n_words, self.first_grid)
+
+    def statistics(
+        self,
+        transform: Callable[[Any], Any],
+        part: slice,
+        sums: Sequence[str],
+        clusterings: Clusterings | None = None,
+    ) -> Statistics:
+        """Sum up what `transform` makes of whole items, in some columns; `sums` are those that a criterion needs.
+
+        Sums are over classes, or over the clusters of `clusterings`, which take all columns.
+        """
+        wanted = dict.fromkeys(sums, True)
+        function = partial(_statistics, self._whole, transform, part, self.n_classes, wanted, clusterings)
+        return self.executor.map_reduce(function, operator.add, self.counted.rows, self.codes, step="Adding up words")
+
+    def blocks(self, transform: Callable[[Any], Any], whole: bool = False) -> list[Any]:
+        """Return handles of blocks of batches, pairs of features and classes: some partitions each, fixed by sizes."""
+        size = max(_BLOCK_BYTES, sum(self.counted.n_bytes) // _MOST_BLOCKS)
+        filled = np.concatenate([[0], np.cumsum(self.counted.n_bytes)[:-1]]) // size
+        groups = np.split(np.arange(len(filled)), np.flatnonzero(np.diff(filled)) + 1)
+        function = partial(_block, type(self.executor).keep, transform, self._whole if whole else None)
+        rows = [[self.counted.rows[k] for k in group] for group in groups]
+        codes = [[self.codes[k] for k in group] for group in groups]
+        return self.executor.map(function, rows, codes, step="Weighting words")
+
+    def train(self, blocks: list[Any], n_features: int, C: float, progress: Callable[[int, int], Any]) -> Any:
+        """Train a linear SVM on the features of blocks; returns weights and intercepts."""
+        return fit_svm(self.executor, blocks, self.n_classes, n_features, C, progress=progress)
+
+    def teacher(self, blocks: list[Any], n_features: int, C: float, progress: Callable[[int, int], Any]) -> Teacher:
+        """Train the classifier on all words, and find how much each word counts; see `Teacher.of`."""
+        coef, intercept = self.train(blocks, n_features, C, progress)
+        teacher = Teacher(coef, intercept, np.arange(self.n_classes), np.ones(n_features))
+        of_class = self._of_answers(teacher, blocks)
+        squares, total = self._over(blocks, partial(_squares, teacher, of_class))
+        return replace(teacher, mass=squares / total)
+
+    def _of_answers(self, teacher: Teacher, blocks: list[Any]) -> Values:
+        """Return the weight of an item by the class that the teacher gives it; see `balanced_weights`."""
+        (sizes,) = self._over(blocks, partial(_answered, teacher))
+        return 1.0 / class_sizes(sizes)
+
+    def moments(self, teacher: Teacher, blocks: list[Any], labels: NDArray[np.int64], size: int) -> ScoreMoments:
+        """Sum up the moments of groups of words and of the scores of the teacher."""
+        of_class = self._of_answers(teacher, blocks)
+        return self._over(blocks, partial(_moments, teacher, of_class, labels, size, self.n_cells), operator.add)
+
+    def _over(self, blocks: list[Any], function: Callable[[Any], Any], join: Any = None) -> Any:
+        return self.executor.map_reduce(function, join or _add, blocks)
+
+    def head(
+        self,
+        blocks: list[Any],
+        labels: NDArray[np.int64],
+        size: int,
+        normalize: Any,
+        C: float,
+        standardize: bool,
+        progress: Callable[[int, int], Any],
+    ) -> tuple[Values, Values]:
+        """Train the classifier on the features of groups; `standardize` brings them to unit variance before."""
+        keep, width = type(self.executor).keep, self.n_cells * size
+        grouped = self.executor.map(partial(_grouped, keep, labels, size, self.n_cells, normalize), blocks)
+        if not standardize:
+            return self.train(grouped, width, C, progress)
+        sums, n = self._over(grouped, _column_sums)
+        mean = sums / n
+        (squares,) = self._over(grouped, partial(_squared_deviations, mean))
+        scale = np.sqrt(squares / n)
+        scale[scale == 0] = 1.0  # as StandardScaler
+        coef, intercept = self.train(
+            self.executor.map(partial(_standardized, keep, mean, scale), grouped), width, C, progress
+        )
+        coef = coef / scale
+        return coef, intercept - coef @ mean
+
+
+def _matrix(part: Part) -> Any:
+    ((matrix, _),) = part.content
+    return matrix
+
+
+def _whole_items(n_words: int, first_grid: int, X: Any) -> Any:
+    """Sum the cells of the first grid."""
+    cells = [X[:, k * n_words : (k + 1) * n_words] for k in range(first_grid)]
+    return sum(cells[1:], start=cells[0])
+
+
+def _taken(keep: Any, part: Part, rows: NDArray[np.intp]) -> Part:
+    return Part(keep([(_matrix(part)[rows], [])]), rows)
+
+
+def _facts(whole: Callable[[Any], Any], n_classes: int, part: Part, codes: NDArray[Any]) -> Facts:
+    matrix = _matrix(part)
+    X = whole(matrix)
+    present = X.data != 0 if sp.issparse(X) else None
+    with_word = (
+        np.count_nonzero(X, axis=0) if present is None else np.bincount(X.indices[present], minlength=X.shape[1])
+    )
+    hashes = item_hashes(matrix)
+    distinct = np.unique(hashes[hashes != 0])[:MOST_HASHES]
+    statistics = Statistics.of(X.astype(np.float64), codes, n_classes, gram=False)
+    return Facts(statistics, with_word.astype(np.int64), distinct, int(np.count_nonzero(hashes)))
+
+
+def _statistics(
+    whole: Any,
+    transform: Any,
+    columns: slice,
+    n_classes: int,
+    wanted: dict[str, bool],
+    clusterings: Clusterings | None,
+    part: Part,
+    codes: Any,
+) -> Statistics:
+    X = transform(whole(_matrix(part)))
+    if clusterings is not None:
+        return Statistics.of(X[:, columns], clusterings.codes(X), clusterings.n_clusters, False)
+    X = X[:, columns]
+    return Statistics.of(X, codes, n_classes, wanted.get("gram", False), frequencies=wanted.get("frequencies", False))
+
+
+def _block(keep: Any, transform: Any, whole: Any, parts: list[Part], codes: list[NDArray[Any]]) -> Any:
+    matrices = (_matrix(part) if whole is None else whole(_matrix(part)) for part in parts)
+    return keep((transform(matrix), own) for matrix, own in zip(matrices, codes, strict=True))
+
+
+def _answered(teacher: Teacher, block: Any) -> tuple[NDArray[np.int64]]:
+    n = max(len(teacher.coef), 2)
+    return (np.sum([np.bincount(answers(teacher.scores(X)), minlength=n) for X, _ in block], axis=0),)
+
+
+def _squares(teacher: Teacher, of_class: Values, block: Any) -> tuple[Values, float]:
+    found = []
+    for X, _ in block:
+        weights = of_class[answers(teacher.scores(X))]
+        found.append((mean_squares(X, weights) * weights.sum(), float(weights.sum())))
+    return sum(one[0] for one in found), sum(one[1] for one in found)
+
+
+def _moments(teacher: Teacher, of_class: Values, labels: Any, size: int, n_cells: int, block: Any) -> ScoreMoments:
+    total: ScoreMoments | None = None
+    for X, _ in block:
+        scores = teacher.scores(X)
+        own = ScoreMoments.of(pool(X, labels, size, n_cells=n_cells), scores, of_class[answers(scores)])
+        total = own if total is None else total + own
+    assert total is not None  # blocks have partitions
+    return total
+
+
+def _grouped(keep: Any, labels: Any, size: int, n_cells: int, normalize: Any, block: Any) -> Any:
+    return keep((group_features(X, labels, size, n_cells, normalize).astype(np.float64), codes) for X, codes in block)
+
+
+def _standardized(keep: Any, mean: Values, scale: Values, block: Any) -> Any:
+    return keep((((X.toarray() if sp.issparse(X) else X) - mean) / scale, codes) for X, codes in block)
+
+
+def _column_sums(block: Any) -> tuple[Values, int]:
+    found = [(np.asarray(X.sum(axis=0)).ravel(), X.shape[0]) for X, _ in block]
+    return np.sum([one[0] for one in found], axis=0), sum(one[1] for one in found)
+
+
+def _squared_deviations(mean: Values, block: Any) -> tuple[Values]:
+    return (sum(np.square((X.toarray() if sp.issparse(X) else X) - mean).sum(axis=0) for X, _ in block),)
+
+
+def _add(one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(a + b for a, b in zip(one, other, strict=True))
+
+
+def weighted_by(weighting: WordWeighting, n_cells: int) -> Callable[[Any], Any]:
+    """Return what weights histograms of so many cells."""
+    return partial(_weighted, weighting, n_cells)
+
+
+def _weighted(weighting: WordWeighting, n_cells: int, X: Any) -> Any:
+    return weighting.apply(X, n_cells)

@@ -1,0 +1,152 @@
+"""Words of large collections are learned from some of the items; each item is described once all the same."""
+
+import numpy as np
+import pytest
+
+from bagwise import open_collection
+from bagwise.app import FitOptions, run_fit
+from bagwise.app.model.visual import MOST_SAMPLED
+from bagwise.app.options import make_vectorizer
+from bagwise.distributed.executors import LocalExecutor
+from bagwise.sources.media import ImageDecoder
+from small_sources import write_image_folder
+
+OPTIONS = FitOptions(descriptor="patches+hog-lbp", n_words=6, n_groups=4, folds=2, n_jobs=1, partition=5)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return write_image_folder(tmp_path / "images", n_each=9)
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """Learn words from 20 descriptors of 7 images, which is not all that they have."""
+    monkeypatch.setitem(MOST_SAMPLED, "images", 7)
+    for module in ("model.visual", "training.parts"):
+        monkeypatch.setattr(f"bagwise.{module}.N_SAMPLED_VECTORS", 20)
+
+
+def vectorizer():
+    return make_vectorizer(OPTIONS, "images", n_classes=2)
+
+
+def assert_equal(one, other):
+    assert one.matrix.shape == other.matrix.shape
+    assert one.matrix.data.tobytes() == other.matrix.data.tobytes()
+    np.testing.assert_array_equal(one.matrix.indices, other.matrix.indices)
+    np.testing.assert_array_equal(one.kept, other.kept)
+    assert one.skipped == other.skipped
+    assert list(one.samples) == list(other.samples)
+    for row, sample in one.samples.items():
+        for a, b in zip(sample, other.samples[row], strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_words_are_those_of_the_chosen_items(folder, few):
+    items, fitted = open_collection(folder), vectorizer()
+    chosen = fitted.items_to_learn_from(items)
+    assert len(chosen) == 7
+    assert (np.diff(chosen) > 0).all()
+    found = fitted.fit_transform(items, n_samples=5)
+    alone = vectorizer()
+    alone.fit(items[chosen])
+    for one, other in zip(fitted.codebooks, alone.codebooks, strict=True):
+        assert one.tobytes() == other.tobytes()
+    assert_equal(found, fitted.transform(items, n_samples=5))
+
+
+def test_items_are_chosen_by_their_ids(folder, few):
+    items = open_collection(folder)
+    chosen = {items[int(k)].id for k in vectorizer().items_to_learn_from(items)}
+    turned = items[np.arange(len(items))[::-1]]
+    assert {turned[int(k)].id for k in vectorizer().items_to_learn_from(turned)} == chosen
+    other = make_vectorizer(OPTIONS.with_changes(random_state=1), "images").items_to_learn_from(items)
+    assert {items[int(k)].id for k in other} != chosen
+    assert vectorizer().items_to_learn_from(items[:7]) is None
+
+
+@pytest.mark.parametrize("where", [None, LocalExecutor()], ids=["in memory", "partitions"])
+def test_each_item_is_read_once(folder, few, where, monkeypatch):
+    read = []
+    decode = ImageDecoder.decode
+
+    def counted(self, content, max_side=None):
+        read.append(content.source)
+        return decode(self, content, max_side)
+
+    monkeypatch.setattr(ImageDecoder, "decode", counted)
+    run_fit(folder, OPTIONS, client=where)
+    assert len(read) == len(set(read)) == len(open_collection(folder))
+
+
+@pytest.mark.parametrize("hurt", ["too few", "all chosen"])
+def test_words_are_learned_from_all_items_if_the_chosen_do_not_do(folder, few, hurt, monkeypatch):
+    items = open_collection(folder)
+    if hurt == "too few":
+        for module in ("model.visual", "training.parts"):
+            monkeypatch.setattr(f"bagwise.{module}.N_SAMPLED_VECTORS", 10**6)
+    else:
+        for k in vectorizer().items_to_learn_from(items):
+            folder.joinpath(items[int(k)].id).write_bytes(b"not an image")
+    found = [run_fit(folder, OPTIONS, client=where) for where in (None, LocalExecutor())]
+    monkeypatch.setitem(MOST_SAMPLED, "images", 100)
+    expected = run_fit(folder, OPTIONS)
+    for one in found:
+        assert one.model.hierarchy == expected.model.hierarchy
+        for codebook, other in zip(one.model.codebooks, expected.model.codebooks, strict=True):
+            assert codebook.tobytes() == other.tobytes()
+        assert one.notes == expected.notes
+
+
+def test_renamed_items_are_not_found_in_the_cache(folder, few, tmp_path):
+    """Items are chosen by their ids, results of earlier runs found by the content of items."""
+    chosen = OPTIONS.with_changes(cache=str(tmp_path / "cache"))
+    first = run_fit(folder, chosen)
+    assert run_fit(folder, chosen).cached
+    for path in sorted(folder.rglob("*.png")):
+        path.rename(path.with_name(f"a{path.name}"))
+    renamed = run_fit(folder, chosen)
+    assert first.model.codebooks[0].tobytes() != renamed.model.codebooks[0].tobytes()
+    assert renamed.model.hierarchy == run_fit(folder, OPTIONS).model.hierarchy
+    assert first.notes == renamed.notes == run_fit(folder, chosen).notes
+
+
+@pytest.mark.parametrize("partition", [1, 4, 1000])
+@pytest.mark.parametrize("damaged", [(), "chosen", "others"])
+def test_partitions_do_not_change_the_model(folder, few, partition, damaged, tmp_path):
+    items = open_collection(folder)
+    chosen = vectorizer().items_to_learn_from(items)
+    if damaged:
+        hurt = chosen[:3] if damaged == "chosen" else np.setdiff1d(np.arange(len(items)), chosen)[2:]
+        for k in hurt:
+            folder.joinpath(items[int(k)].id).write_bytes(b"not an image")
+    here, there = (
+        run_fit(folder, OPTIONS.with_changes(partition=partition, folds=0), client=where)
+        for where in (None, LocalExecutor())
+    )
+    assert here.model.hierarchy == there.model.hierarchy
+    assert here.notes == there.notes
+    assert "Words were learned from 7 of 18 images, chosen at random; they are counted in all." in here.notes
+    assert len(here.data.skipped) == (len(hurt) if damaged else 0)
+    assert [one.id for one in here.data.skipped] == sorted(one.id for one in here.data.skipped)
+    assert here.data.skipped == there.data.skipped
+    assert here.data.collection.ids == there.data.collection.ids
+    assert here.data.histograms.data.tobytes() == there.data.histograms.data.tobytes()
+    assert here.data.samples.keys() == there.data.samples.keys()
+
+
+def test_an_interrupted_fit_goes_on_with_the_partitions_that_were_counted(folder, few, tmp_path):
+    chosen = OPTIONS.with_changes(partition=2, cache=str(tmp_path / "cache"))
+
+    def interrupt(step, done, total):
+        if step == "Counting words" and done > total / 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_fit(folder, chosen, client=LocalExecutor(), progress=interrupt)
+    counted = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache" / "part").rglob("*.arrays")}
+    assert counted
+    found = run_fit(folder, chosen, client=LocalExecutor())
+    assert counted == {path: path.stat().st_mtime_ns for path in counted}
+    assert found.model.hierarchy == run_fit(folder, OPTIONS).model.hierarchy

@@ -1,0 +1,188 @@
+"""Which method a fit takes, and classifiers of groups that follow one on all words."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.model_selection import StratifiedKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.svm import LinearSVC
+
+from bagwise import BagwiseError, Hierarchy, Model, merge_words, runtime
+from bagwise.app import FitOptions, fit_model, run_fit
+from bagwise.app.training.method import (
+    FollowedPath,
+    choose_method,
+    choose_weighting,
+    codes_of,
+    score_followed,
+)
+from bagwise.codebooks.normalizing import WordWeighting, normalize_rows
+from bagwise.criteria import Clusters
+from bagwise.errors import OptionError
+from bagwise.merging.pooling import pool
+from bagwise.merging.teacher import Teacher, group_weights, mean_weights
+from small_sources import texts, write_image_folder, write_text_folder
+
+
+def test_items_of_several_vocabularies_are_clustered_once():
+    """By the words of all vocabularies together, each with its own frequencies, in any fold and without classes."""
+    rng = np.random.default_rng(0)
+    X = rng.poisson(2.0, (60, 20)).astype(float)
+    method = choose_method(FitOptions(random_state=3), "images", 0, (12, 8))
+    codes = method.clusterings(X).codes(X)
+    apart = [merge_words(X[:, part], criterion=Clusters(clusterings=codes)) for part in (slice(12), slice(12, 20))]
+    merged = method.merger().fit(X, None).hierarchy_
+    assert merged == Hierarchy.interleave(apart)
+    louder = X * np.repeat([50.0, 1.0], [12, 8])
+    np.testing.assert_array_equal(method.clusterings(louder).codes(louder), codes)
+    assert choose_method(FitOptions(criterion="mmi"), "images", 0, (12, 8)).clusterings(X) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "modality", "n_classes", "criterion", "root"),
+    [
+        ({}, "texts", 6, "classifier", None),
+        ({"n_groups": 6}, "texts", 6, "classifier", None),
+        ({"n_groups": 5}, "texts", 6, "aib", None),
+        ({}, "texts", 0, "clusters", None),
+        ({"criterion": "csm"}, "texts", 2, "csm", None),
+        ({}, "images", 2, "classifier", "before"),
+        ({"n_groups": 1}, "images", 2, "csm", "before"),
+        ({"n_groups": 3, "root": "after"}, "images", 2, "csm", "after"),
+        ({}, "images", 3, "classifier", "before"),
+        ({"root": "after"}, "images", 3, "aib", "after"),
+        ({"root": "after", "n_groups": 40}, "images", 2, "csm", "after"),
+        ({"n_groups": 2}, "images", 3, "aib", "after"),
+        ({"pyramid": 5}, "images", 3, "aib", "after"),
+        ({"pyramid": 5}, "images", 2, "csm", "before"),
+        ({"criterion": "csm"}, "images", 3, "csm", "after"),
+        ({"criterion": "classifier"}, "images", 3, "classifier", "before"),
+        ({"n_groups": 2}, "videos", 2, "classifier", "before"),
+        ({}, "images", 0, "clusters", "after"),
+        ({}, "table", 2, "classifier", "before"),
+        ({"n_groups": 3}, "table", 4, "aib", "after"),
+        ({"root": "before", "criterion": "aib"}, "table", 2, "aib", "before"),
+        ({}, "table", 0, "clusters", "after"),
+    ],
+)
+def test_the_method_follows_from_modality_classes_and_options(options, modality, n_classes, criterion, root):
+    method = choose_method(FitOptions(**options), modality, n_classes)
+    assert (method.criterion, method.root) == (criterion, root)
+    assert (method.reason == "as given") == ("criterion" in options)
+    assert method.follows == (criterion == "classifier")
+
+
+def test_roots_of_sums_do_not_follow_a_classifier():
+    with pytest.raises(OptionError, match="root='after' is not for the criterion 'classifier'"):
+        choose_method(FitOptions(criterion="classifier", root="after"), "images", 3)
+
+
+def counted(n_classes=3, n=90, d=40, seed=0):
+    """Counts of words that lean to classes, and classes."""
+    random = np.random.default_rng(seed)
+    codes = np.arange(n) % n_classes
+    rates = random.gamma(0.5, size=(n_classes, d))
+    return sp.csr_array(random.poisson(rates[codes]).astype(float)), codes
+
+
+def svm():
+    return LinearSVC(random_state=0)
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_all_words_give_the_classifier_that_is_followed(n_classes):
+    counts, codes = counted(n_classes)
+    X = WordWeighting("log", None, "l2").apply(counts)
+    path = FollowedPath.fit(X, codes, [5, 40], svm())
+    teacher = svm().fit(X, codes)
+    np.testing.assert_array_equal(codes_of(path.scores(X, 40)), teacher.predict(X))
+    scores = path.head(40).scores(X)
+    expected = teacher.decision_function(X)
+    np.testing.assert_allclose(scores[:, 1] if n_classes == 2 else scores, expected, atol=1e-6)
+    assert len(scores[0]) == n_classes
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+@pytest.mark.parametrize("n_cells", [1, 3])
+def test_weights_along_the_path_are_those_fitted_at_each_size(n_classes, n_cells):
+    """Sums over items of merged groups are taken from those of finer groups."""
+    counts, codes = counted(n_classes, d=40 * n_cells)
+    X = WordWeighting("sqrt", None, "l2").apply(counts)
+    whole = sum(X[:, 40 * k : 40 * (k + 1)] for k in range(n_cells))
+    path = FollowedPath.fit(X, codes, [2, 7, 20, 40], svm(), whole, n_cells)
+    teacher = Teacher.of(svm().fit(X, codes), X)
+    for size in (2, 7, 20):
+        labels = path.hierarchy.cut(size)
+        spread = (np.arange(n_cells)[:, None] * size + labels).ravel()
+        start = mean_weights(teacher, spread, n_cells * size)[0]
+        coef, intercept = group_weights(pool(X, labels, size, n_cells=n_cells), teacher.scores(X), start)
+        np.testing.assert_allclose(path.coefs[size][0], coef, atol=1e-8)
+        np.testing.assert_allclose(path.coefs[size][1], intercept, atol=1e-8)
+
+
+def test_followed_paths_are_cross_validated_fold_by_fold():
+    counts, codes = counted()
+    X = WordWeighting("log", None, "l2").apply(counts)
+    splits, sizes, seen = list(StratifiedKFold(3).split(codes, codes)), [2, 10, 40], []
+    found = score_followed(
+        X,
+        codes,
+        sizes,
+        fit=lambda X, y, whole: FollowedPath.fit(X, y, sizes, svm()),
+        splits=splits,
+        whole=X,
+        n_jobs=2,
+        progress=lambda *some: seen.append(some),
+    )
+    for fold, (train, test) in enumerate(splits):
+        path = FollowedPath.fit(X[train], codes[train], sizes, svm())
+        for k, size in enumerate(sizes):
+            np.testing.assert_array_equal(found.predicted[k, test], codes_of(path.scores(X[test], size)))
+            assert found.scores[fold, k] == np.mean(codes_of(path.scores(X[test], size)) == codes[test])
+    assert seen == [(0, 3), (1, 3), (2, 3), (3, 3)]
+
+
+def test_a_model_of_texts_is_tf_idf_and_a_linear_svm_on_all_words(tmp_path):
+    """With all words, the default is what people write with scikit-learn."""
+    source = write_text_folder(tmp_path / "texts")
+    fit = run_fit(source, FitOptions(folds=2))
+    model, given = fit.model, [item.load() for item in fit.data.collection]
+    peer = make_pipeline(TfidfVectorizer(sublinear_tf=True), LinearSVC(random_state=0, max_iter=3000))
+    peer.fit(given, fit.codes)
+    assert model.options["criterion"] == "classifier"
+    assert list(peer[0].get_feature_names_out()) == list(model.word_names)
+    new = [text for text, _ in texts(n_each=4, seed=5)]
+    whole = model.cut(model.hierarchy.n_words)
+    np.testing.assert_allclose(whole.transform(new).toarray(), peer[0].transform(new).toarray(), atol=1e-6)
+    scores, expected = whole.decision_function(new), peer.decision_function(new)
+    np.testing.assert_allclose(scores[:, 1] if expected.ndim == 1 else scores, expected, atol=1e-4)
+    loaded = Model.load(model.save(tmp_path / "m.bagwise"))
+    np.testing.assert_array_equal(loaded.predict(new), model.predict(new))
+    counts = model.histograms(new).toarray()
+    np.testing.assert_array_equal(runtime.load(tmp_path / "m.bagwise").predict_counts(counts), model.predict(new))
+
+
+def test_two_classes_of_images_have_roots_before_merging(tmp_path):
+    source = write_image_folder(tmp_path / "stripes")
+    options = {"descriptor": "patches", "n_words": 12, "n_groups": 4, "folds": 2, "n_jobs": 1}
+    fit = run_fit(source, FitOptions(**options, root="before"))
+    assert (fit.model.term, fit.model.norm, fit.model.normalize) == ("sqrt", "l2", ())
+    roots = normalize_rows(fit.data.histograms.astype(float))
+    expected = pool(roots, fit.model.lookup, 4)
+    np.testing.assert_allclose(fit.model.group(fit.data.histograms).toarray(), expected.toarray(), atol=1e-6)
+
+
+def test_weights_of_words_do_not_depend_on_classes():
+    counts, _ = counted()
+    weighting = choose_weighting(choose_method(FitOptions(), "texts", 3), counts)
+    assert (weighting.term, weighting.norm) == ("log", "l2")
+    frequent = np.argsort(-np.asarray((counts > 0).sum(axis=0)).ravel())
+    assert (np.diff(weighting.weights[frequent]) >= 0).all()
+
+
+def test_classifiers_are_followed_only_where_there_are_classes(tmp_path):
+    path = tmp_path / "lines.csv"
+    path.write_text("text\n" + "\n".join(["a cat", "the dog", "one cat", "one dog"]))
+    with pytest.raises(BagwiseError, match="'classifier' needs at least two classes"):
+        fit_model(path, criterion="classifier")

@@ -1,0 +1,326 @@
+"""Errors and classifiers of edited groups: slow oracles fit everything by the training items of each fold."""
+
+import copy
+from itertools import permutations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import StratifiedKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+
+from bagwise import BagwiseError, merge_words
+from bagwise.app import FitOptions, run_fit
+from bagwise.app.index.index_words import IndexedWords
+from bagwise.app.index.item_index import index_of_fit
+from bagwise.app.training.item_answers import TopClasses
+from bagwise.app.training.seen import are_training_items, seen_items
+from bagwise.app.training.steering import Steering
+from bagwise.merging.refining import merge_refined
+from bagwise.sources import TableCollection
+from small_sources import table, write_image_folder, write_table, write_text_folder
+
+KINDS = {
+    "classifier": {"n_groups": 6, "folds": 3},
+    "two classes": {"n_groups": 4, "folds": 3, "C": 0.5, "random_state": 7},
+    "aib": {"n_groups": 5, "folds": 3, "criterion": "aib"},
+    "counts": {"n_groups": 4, "folds": 3, "criterion": "aib"},
+    "measurements": {"n_groups": 4, "folds": 3},
+    "pyramid": {"n_words": 12, "n_groups": 4, "folds": 2, "pyramid": 5, "criterion": "classifier"},
+    "no folds": {"n_groups": 4, "folds": 0, "criterion": "aib"},
+}
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def fit(request, tmp_path_factory):
+    folder, kind = tmp_path_factory.mktemp("steering"), request.param
+    if kind == "counts":
+        source = write_table(folder / "table.csv")
+    elif kind == "measurements":
+        X, y = table()
+        lines = [",".join([*(f"w{k}" for k in range(X.shape[1])), "label"])]
+        lines += [",".join([*(f"{x - 4.25:.3f}" for x in row), label]) for row, label in zip(X, y, strict=True)]
+        source = folder / "table.csv"
+        source.write_text("\n".join(lines))
+    elif kind == "pyramid":
+        source = write_image_folder(folder / "images", n_each=6, side=32)
+    else:
+        classes = {"classes": ("fruit", "tools")} if kind == "two classes" else {}
+        source = write_text_folder(folder / "texts", **classes)
+    found = run_fit(source, FitOptions(**KINDS[kind]))
+    followed = kind in ("classifier", "two classes", "pyramid")
+    assert (found.model.options["criterion"] == "classifier") == followed
+    assert (found.model.column_shift is not None) == (kind == "measurements")
+    return found
+
+
+def steering_of(fit):
+    words = fit.model.weighting.apply(fit.data.histograms, fit.data.n_cells)
+    return Steering(fit.model, words, fit.codes, fit.data.histograms)
+
+
+def slow_groups(fit, n, train):
+    """Merge words down to n groups by some items alone."""
+    model, y, whole = fit.model, fit.codes[train], fit.data.whole()[train]
+    criterion, options = model.options["criterion"], model.options
+    if criterion == "classifier":
+        words = model.weighting.apply(whole)
+        words = words.toarray() if sp.issparse(words) else words
+        svm = LinearSVC(C=options["C"], random_state=options["random_state"], max_iter=3000).fit(words, y)
+        weights = item_weights(svm.decision_function(words).reshape(len(words), -1))
+        mass = (weights[:, None] * words**2).sum(axis=0) / weights.sum()
+        return merge_refined(mass, svm.coef_.T, criterion, options["n_groups"]).cut(n)
+    merged = whole if model.column_shift is None else model.weighting.apply(whole)
+    return merge_words(merged, y, criterion=criterion).cut(n)
+
+
+def slow_edits(model, edits, own):
+    """Make moves and joins again, by words and by the groups with the largest Jaccard index."""
+    mass = np.ones(len(own)) if model.word_totals is None else model.word_totals.astype(float)
+    mass = mass * (1 if model.word_weights is None else model.word_weights)
+    for k, edit in enumerate(edits):
+        before = model.apply(edits[:k]).cut(edit["n_groups"]).lookup
+
+        def jaccard(group, other, before=before, own=own):
+            both, either = (before == group) & (own == other), (before == group) | (own == other)
+            return mass[both].sum() / mass[either].sum()
+
+        if edit["edit"] == "move":
+            to = max(set(own.tolist()), key=lambda other: jaccard(edit["to"], other))
+            own = np.where(np.isin(np.arange(len(own)), edit["words"]), to, own)
+        else:
+            one, two = edit["groups"]
+            pairs = permutations(sorted(set(own.tolist())), 2)
+            one, two = max(pairs, key=lambda pair: jaccard(one, pair[0]) + jaccard(two, pair[1]))
+            own = np.where(own == two, one, own)
+    return np.unique(own, return_inverse=True)[1]
+
+
+def dense_words(fit):
+    words = fit.model.weighting.apply(fit.data.histograms, fit.data.n_cells)
+    return words.toarray() if sp.issparse(words) else words
+
+
+def item_weights(scores):
+    """All classes, as they are answered, count the same, but for very rare ones."""
+    told = (scores[:, 0] > 0).astype(int) if scores.shape[1] == 1 else scores.argmax(axis=1)
+    counts = np.bincount(told, minlength=max(scores.shape[1], 2))
+    return 1 / (counts[told] + 0.1 * counts.mean())
+
+
+def slow_scores(fit, labels, n, train, test):
+    """Train on some items by scikit-learn, and score others; of n groups some may have no words."""
+    model, words = fit.model, dense_words(fit)
+    d = len(labels)
+    cells = [words[:, k * d : (k + 1) * d] @ np.eye(n)[labels] for k in range(model.n_cells)]
+    Z, y = np.hstack(cells), fit.codes
+    svm = LinearSVC(C=model.options["C"], random_state=model.options["random_state"], max_iter=3000)
+    if model.options["criterion"] != "classifier":
+        if "l1" in model.normalize:
+            Z = Z / Z.sum(axis=1, keepdims=True)
+        Z = np.sqrt(Z) if "power" in model.normalize else Z
+        fitted = (make_pipeline(StandardScaler(), svm) if model.column_shift is not None else svm).fit(
+            Z[train], y[train]
+        )
+        return fitted.decision_function(Z[test]).reshape(len(test), -1)
+    teacher = svm.fit(words[train], y[train])
+    scores = teacher.decision_function(words[train]).reshape(len(train), -1)
+    weights = item_weights(scores)
+    mass = (weights[:, None] * words[train] ** 2).sum(axis=0) / weights.sum()
+    where = (np.arange(model.n_cells)[:, None] * n + labels).ravel()
+    mass = np.where((np.bincount(where, mass) == 0)[where], 1, mass)
+    mean = np.zeros((len(teacher.coef_), Z.shape[1]))
+    for group in np.unique(where):
+        inside = where == group
+        mean[:, group] = np.average(teacher.coef_[:, inside], axis=1, weights=mass[inside])
+    centred = Z[train] - np.average(Z[train], axis=0, weights=weights)
+    penalty = 0.01 * (weights[:, None] * centred**2).sum() / Z.shape[1]
+    change = Ridge(alpha=penalty).fit(Z[train], scores - Z[train] @ mean.T, sample_weight=weights)
+    return (Z @ mean.T + change.predict(Z).reshape(len(Z), -1))[test]
+
+
+def both_sides(scores):
+    return np.hstack([-scores, scores]) if scores.shape[1] == 1 else scores
+
+
+def test_edited_groups_have_the_errors_of_scikit_learn(fit):
+    steering, model = steering_of(fit), fit.model
+    n, words = model.n_groups, np.flatnonzero(fit.model.lookup == 0)[:1].tolist()
+    words = (
+        words
+        if (model.lookup == 0).sum() > 1
+        else np.flatnonzero(model.lookup == np.bincount(model.lookup).argmax())[:1].tolist()
+    )
+    to = (int(model.lookup[words[0]]) + 1) % n
+    edits = [
+        {"edit": "move", "n_groups": n, "words": words, "to": to},
+        {"edit": "join", "n_groups": n, "groups": [0, n - 1]},
+    ]
+    edited = model.apply(edits)
+    found = steering.measure(edited)
+    folds = model.options["folds"] or 5
+    splitter = StratifiedKFold(folds, shuffle=True, random_state=model.options["random_state"])
+    errors, scores = [], np.zeros((len(fit.codes), len(model.classes)))
+    for train, test in splitter.split(fit.codes, fit.codes):
+        own = slow_edits(model, edits, slow_groups(fit, n, train))
+        scores[test] = both_sides(slow_scores(fit, own, own.max() + 1, train, test))
+        errors.append(np.mean(scores[test].argmax(axis=1) != fit.codes[test]))
+    made = "each fold merges words and makes the edits without the items that it tests"
+    assert found.protocol == f"{folds}-fold cross-validation; {made}"
+    assert found.error == pytest.approx(np.mean(errors))
+    assert found.standard_error == pytest.approx(np.std(errors, ddof=1) / np.sqrt(folds))
+    expected = TopClasses.of(scores)
+    np.testing.assert_array_equal(found.held_out.predicted, expected.predicted)
+    np.testing.assert_allclose(found.held_out.score, expected.score, rtol=2e-3, atol=2e-3)  # of float16
+    everything = np.arange(len(fit.codes))
+    np.testing.assert_allclose(
+        found.head.scores(edited.group(fit.data.histograms)),
+        both_sides(slow_scores(fit, edited.lookup, n - 1, everything, everything)),
+        atol=1e-3,
+    )
+
+
+def test_unedited_groups_have_the_errors_and_answers_of_the_fit(fit):
+    steering, path = steering_of(fit), fit.model.path
+    assert (path is None) == (fit.model.options["folds"] == 0)
+    for k, n in enumerate(() if path is None else path.sizes):
+        found = steering.measure(fit.model.cut(n))
+        assert found.error == pytest.approx(path.errors[k])
+        assert found.standard_error == pytest.approx(path.standard_errors[k])
+        np.testing.assert_array_equal(found.held_out.predicted, fit.held_out[k])
+
+
+def test_the_groups_of_the_fit_have_its_classifier(fit):
+    steering = steering_of(fit)
+    for n in fit.model.heads:
+        found = steering.measure(fit.model.cut(n))
+        for name in ("coef", "intercept"):
+            np.testing.assert_allclose(getattr(found.head, name), getattr(fit.model.heads[n], name), atol=1e-4)
+        edited = found.put_into(fit.model.cut(n))
+        assert edited.calibration[n] == found.sharpness
+        assert list(edited.heads) == list(fit.model.heads)
+
+
+def random_table(labels, seed=0):
+    """Counts that say nothing about classes."""
+    X = np.random.default_rng(seed).poisson(0.08, (len(labels), 300))
+    return TableCollection(X, [f"row{k}" for k in range(len(X))], [(label,) for label in labels])
+
+
+@pytest.mark.parametrize("criterion", ["classifier", "aib", "csm"])
+def test_without_anything_to_learn_errors_are_those_of_chance(criterion):
+    fit = run_fit(random_table("ab" * 40), FitOptions(n_groups=6, folds=5, criterion=criterion, root="before"))
+    steering = steering_of(fit)
+    shared = slow_cross_validation(fit, steering.splits)
+    assert shared < 0.25  # held-out items have helped to find their groups
+    edits = [
+        {"edit": "split", "n_groups": 6, "group": 2},
+        {"edit": "join", "n_groups": 7, "groups": [0, 5]},
+        {"edit": "cannot_link", "n_groups": 6, "words": np.flatnonzero(fit.model.lookup == 1)[:2].tolist()},
+    ]
+    for k in range(len(edits) + 1):
+        assert steering.measure(fit.model.apply(edits[:k])).error > 0.4
+
+
+def slow_cross_validation(fit, splits):
+    """The error if all folds have the groups of the model."""
+    labels, n = fit.model.lookup, fit.model.n_groups
+    scores = [both_sides(slow_scores(fit, labels, n, *split)) for split in splits]
+    return np.mean([(s.argmax(axis=1) != fit.codes[test]).mean() for s, (_, test) in zip(scores, splits, strict=True)])
+
+
+@pytest.mark.parametrize("criterion", ["classifier", "aib"])
+def test_answers_for_held_out_items_do_not_depend_on_their_classes(criterion, monkeypatch):
+    labels = np.array(list("abc" * 20))
+    splits = [(np.arange(20, 60), np.arange(20)), (np.r_[:20, 40:60], np.arange(20, 40))]
+    splits.append((np.arange(40), np.arange(40, 60)))
+    for module in ("learning", "steering"):
+        monkeypatch.setattr(f"bagwise.app.training.{module}.folds_of", lambda codes, options: splits)
+    other = labels.copy()
+    other[:20] = np.roll(labels[:20], 1)
+    fits = [
+        run_fit(random_table(classes, 1), FitOptions(n_groups=6, folds=3, criterion=criterion, root="before"))
+        for classes in (labels, other)
+    ]
+    assert not np.array_equal(fits[0].model.lookup, fits[1].model.lookup)
+    for found in zip(*(fit.held_out_top.arrays for fit in fits), strict=True):  # of the fit
+        np.testing.assert_array_equal(found[0][:, :20], found[1][:, :20])
+    measured = [steering_of(fit).measure(fit.model) for fit in fits]
+    words = fits[0].data.histograms
+    edited = fits[0].model.apply([{"edit": "move", "n_groups": 6, "words": [3, 5, 8], "to": 2}])
+    weighted = edited.weighting.apply(words)
+    measured += [Steering(edited, weighted, fit.codes, words).measure(edited) for fit in fits]
+    for one, two in (measured[:2], measured[2:]):
+        for arrays in zip(one.held_out.arrays, two.held_out.arrays, strict=True):
+            np.testing.assert_array_equal(arrays[0][:20], arrays[1][:20])
+        assert not np.array_equal(one.held_out.score, two.held_out.score)  # of items that others were learned from
+
+
+def test_groups_found_without_classes_are_the_same_in_all_folds(text_fit):
+    fit = run_fit(text_fit.data.collection, FitOptions(n_groups=6, folds=3, criterion="mmi"))
+    steering = steering_of(fit)
+    found = steering.measure(fit.model)
+    assert found.protocol == "3-fold cross-validation of these groups, which were found without classes"
+    assert found.error == pytest.approx(slow_cross_validation(fit, steering.splits))
+    unknown = copy.copy(fit.model)
+    unknown._set(options={**unknown.options, "criterion": "mine"})
+    told = Steering(unknown, unknown.weighting.apply(fit.data.histograms), fit.codes).measure(unknown).protocol
+    assert told.endswith("which were found with the classes of all items: compare errors only")
+
+
+@pytest.fixture(scope="module")
+def text_fit(tmp_path_factory):
+    folder = write_text_folder(tmp_path_factory.mktemp("steered") / "texts")
+    return run_fit(folder, FitOptions(n_groups=6, folds=3))
+
+
+def test_words_of_an_index_give_the_same(text_fit):
+    index = index_of_fit(text_fit, None, text_fit.data.collection, FitOptions())
+    chosen = np.ones(len(index), np.bool_)
+    chosen[[1, 5]] = False
+    words = IndexedWords.of(index)
+    expected = text_fit.model.weighting.apply(text_fit.data.histograms)
+    np.testing.assert_allclose(words.words(chosen).toarray(), expected[chosen].toarray(), atol=1e-6)
+    one = steering_of(text_fit).measure(text_fit.model)
+    other = Steering(text_fit.model, words.words(np.ones_like(chosen)), text_fit.codes).measure(text_fit.model)
+    assert (one.error, one.standard_error) == (other.error, other.standard_error)
+    np.testing.assert_allclose(one.head.coef, other.head.coef, atol=1e-4)
+
+
+def test_groups_of_folds_are_found_once(text_fit):
+    steering, told = steering_of(text_fit), []
+    assert not steering.ready
+    steering.prepare(lambda *step: told.append(step))
+    assert steering.ready
+    assert [done for _, done, _ in told] == [0, 1, 2, 3, 4]
+    assert {total for *_, total in told} == {4}
+    first = steering.measure(text_fit.model)
+    steering.prepare(lambda *step: told.append(step))
+    assert len(told) == 5
+    np.testing.assert_array_equal(steering.measure(text_fit.model).head.coef, first.head.coef)
+
+
+def test_only_the_training_items_are_cross_validated(text_fit):
+    model, collection, histograms = text_fit.model, text_fit.data.collection, text_fit.data.histograms
+    every, codes = np.arange(len(collection)), text_fit.codes
+    for chosen in (every, every[::-1], every[:-1], every[:0]):
+        seen = np.zeros(0, np.bool_)
+        if len(chosen):
+            seen = seen_items(model, collection[chosen], histograms[chosen]).seen
+        assert are_training_items(model, codes[chosen], seen) == (len(chosen) == len(every))
+    assert not are_training_items(model, np.where(every == 0, -1, codes), np.ones(len(every), np.bool_))
+
+
+def test_what_cannot_be_cross_validated_is_refused(text_fit):
+    words = text_fit.model.weighting.apply(text_fit.data.histograms)
+    with pytest.raises(BagwiseError, match="at least two items of each class; one has 1"):
+        Steering(text_fit.model, words[:25], text_fit.codes[:25])
+    with pytest.raises(BagwiseError, match=r"got shape \(36, 3\)"):
+        Steering(text_fit.model, words[:, :3], text_fit.codes)
+    plain = copy.copy(text_fit.model)
+    plain._set(classes=(), heads={})
+    with pytest.raises(BagwiseError, match="it has no classes"):
+        Steering(plain, words, text_fit.codes)
