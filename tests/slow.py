@@ -1,7 +1,7 @@
 """What `make test-fast` leaves out, below this folder: folders, files, tests; and all checks of scikit-learn."""
 
 SLOW = (
-    "cli/",
+    "app/cli/",
     "distributed/",
     "experiments/",
     "test_docs.py",

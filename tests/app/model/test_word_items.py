@@ -24,7 +24,7 @@ def few(monkeypatch):
     """Learn words from 20 descriptors of 7 images, which is not all that they have."""
     monkeypatch.setitem(MOST_SAMPLED, "images", 7)
     for module in ("model.visual", "training.parts"):
-        monkeypatch.setattr(f"bagwise.{module}.N_SAMPLED_VECTORS", 20)
+        monkeypatch.setattr(f"bagwise.app.{module}.N_SAMPLED_VECTORS", 20)
 
 
 def vectorizer():
@@ -85,7 +85,7 @@ def test_words_are_learned_from_all_items_if_the_chosen_do_not_do(folder, few, h
     items = open_collection(folder)
     if hurt == "too few":
         for module in ("model.visual", "training.parts"):
-            monkeypatch.setattr(f"bagwise.{module}.N_SAMPLED_VECTORS", 10**6)
+            monkeypatch.setattr(f"bagwise.app.{module}.N_SAMPLED_VECTORS", 10**6)
     else:
         for k in vectorizer().items_to_learn_from(items):
             folder.joinpath(items[int(k)].id).write_bytes(b"not an image")
