@@ -95,7 +95,7 @@ def test_other_bad_input_is_refused():
 )
 def test_a_missing_library_is_named_with_its_extra(module, code, extra, tmp_path):
     start = f"import sys\nsys.modules[{module!r}] = None\nfolder = {str(tmp_path)!r}"
-    script = f"{start}\nfrom bagwise.app.report import *\n{code}"
+    script = f"{start}\nfrom bagwise.app.report import *\nfrom bagwise.display import *\n{code}"
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert f'Install it with: pip install "bagwise[{extra}]"' in result.stderr
     assert list(tmp_path.iterdir()) == []
