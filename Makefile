@@ -99,7 +99,7 @@ bench: $(VENV)/.installed
 
 # the tests of merging, sources, models, reports and commands with the oldest versions that pyproject.toml admits;
 # packages that only tests need are new ones
-MINIMUM := image,video,cli,plot,report,explore,ann,dask,io,onnx,anndata,network
+MINIMUM := app,network,video,excel,anndata,ann,dask
 MINIMUM_TESTS := tests/merging tests/kernels tests/descriptors tests/codebooks tests/app/model tests/sources tests/app/report tests/app/cli \
 	tests/retrieval tests/test_estimators.py
 check-minimum:
@@ -120,7 +120,7 @@ dist: $(BIN)/python
 		$$python -c "import sys" 2> /dev/null || { echo "$$python is not there: not tried"; continue; }; \
 		for file in dist/*.whl dist/*.tar.gz; do \
 			rm -rf dist/empty && $$python -m venv dist/empty || exit 1; \
-			dist/empty/bin/python -m pip install --quiet --disable-pip-version-check "$$file[image,cli,report]" || exit 1; \
+			dist/empty/bin/python -m pip install --quiet --disable-pip-version-check "$$file[app]" || exit 1; \
 			(cd dist/empty && bin/python ../../tests/smoke.py) || exit 1; \
 		done; \
 	done; rm -rf dist/empty
@@ -141,7 +141,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[image,cli,report,explore]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[app]"
 	touch $@
 
 $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python

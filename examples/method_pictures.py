@@ -1,6 +1,6 @@
 """The pictures of "How it works", one for each family of methods.
 
-python examples/method_pictures.py --out docs/how-it-works      # needs matplotlib: pip install "bagwise[plot]"
+python examples/method_pictures.py --out docs/how-it-works      # needs matplotlib
 """
 
 from __future__ import annotations

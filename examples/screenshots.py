@@ -3,7 +3,7 @@
     python examples/screenshots.py --out docs/images           # those that README and docs show
     python examples/screenshots.py --out pictures --all        # every page, wide and narrow, light and dark
 
-Needs the extras ``explore`` and ``report``, Playwright, and Chromium (``make browser``). The data:
+Needs ``bagwise[app]``, Playwright, and Chromium (``make browser``). The data:
 handwritten digits and drawn photographs of `bagwise.datasets`, and docstrings of the standard library.
 """
 

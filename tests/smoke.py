@@ -1,6 +1,6 @@
 """Does an installed bagwise work? For wheels in empty environments: `python smoke.py`, outside of the clone.
 
-Without extras the library is tried, with the extras `cli`, `image` and `report` the command line as well.
+Without extras the library is tried, with the extra `app` the command line as well.
 """
 
 import importlib.util
@@ -59,7 +59,7 @@ def main() -> None:
         if all(importlib.util.find_spec(name) for name in ("typer", "rich", "jinja2", "cv2")):
             command_line(Path(folder))
         else:
-            print("command line: skipped, it needs the extras cli, image and report")
+            print("command line: skipped, it needs the extra app")
 
 
 if __name__ == "__main__":

@@ -416,9 +416,7 @@ def test_a_cache_that_cannot_be_written_is_an_error_whatever_is_skipped(tmp_path
 
 def test_a_missing_library_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "cv2", None)
-    with pytest.raises(
-        BagwiseError, match=r'^KeypointSIFT needs cv2\. Install it with: pip install "bagwise\[image\]"'
-    ):
+    with pytest.raises(BagwiseError, match=r'^KeypointSIFT needs cv2\. Install it with: pip install "bagwise\[app\]"'):
         KeypointSIFT().transform(textures(1))
 
 

@@ -355,6 +355,6 @@ def test_what_it_cannot_use():
 
 def test_a_missing_library_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "cv2", None)
-    with pytest.raises(BagwiseError, match=r'Optical flow needs cv2\. Install it with: pip install "bagwise\[image\]"'):
+    with pytest.raises(BagwiseError, match=r'Optical flow needs cv2\. Install it with: pip install "bagwise\[app\]"'):
         ONE.transform(videos(), on_error="skip")
     assert VideoHogHof("hog", sigmas=[2], taus=[2]).transform(videos()).n_rows > 0

@@ -88,9 +88,9 @@ def test_other_bad_input_is_refused():
 @pytest.mark.parametrize(
     ("module", "code", "extra"),
     [
-        ("jinja2", "render_report(ReportData('x'))", "report"),
-        ("jinja2", "write_comparison_markdown(Comparison('x', [1], [CriterionResult('a', [0.1])]), folder)", "report"),
-        ("PIL", "thumbnail([[0.5]])", "image"),
+        ("jinja2", "render_report(ReportData('x'))", "app"),
+        ("jinja2", "write_comparison_markdown(Comparison('x', [1], [CriterionResult('a', [0.1])]), folder)", "app"),
+        ("PIL", "thumbnail([[0.5]])", "app"),
     ],
 )
 def test_a_missing_library_is_named_with_its_extra(module, code, extra, tmp_path):

@@ -173,7 +173,5 @@ def test_a_missing_library_is_named(tmp_path, monkeypatch):
     saved(tmp_path, "a.png", Image.new("L", (1, 1)))
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
     monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(
-        BagwiseError, match=r'Reading images needs PIL. Install it with: pip install "bagwise\[image\]"'
-    ):
+    with pytest.raises(BagwiseError, match=r'Reading images needs PIL. Install it with: pip install "bagwise\[app\]"'):
         open_collection(tmp_path)

@@ -167,7 +167,7 @@ _PLACES: dict[str, Callable[[Any, int, int], Image]] = {
 
 
 def load_digit_images(*, scale: int = 4, return_X_y: bool = False) -> Any:
-    """Load scikit-learn's 1,797 handwritten digits as grey images, enlarged. Needs ``bagwise[image]``.
+    """Load scikit-learn's 1,797 handwritten digits as grey images, enlarged. Needs ``bagwise[app]``.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ def load_digit_images(*, scale: int = 4, return_X_y: bool = False) -> Any:
     """
     from sklearn.datasets import load_digits
 
-    pillow = require("PIL.Image", "image", "Enlarging digits")
+    pillow = require("PIL.Image", "app", "Enlarging digits")
     digits = load_digits()
     side = digits.images.shape[1] * check_integer(scale, "scale", 1, _LONGEST // digits.images.shape[1])
     pictures = (pillow.fromarray(np.round(pixels * (255 / 16)).astype(np.uint8)) for pixels in digits.images)

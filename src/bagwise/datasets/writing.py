@@ -32,7 +32,7 @@ def write_dataset(dataset: Any, path: str | os.PathLike[str]) -> Path:
     dataset : Bunch
         What `make_photos`, `make_corpus`, `make_cells`, `load_digit_images` and the fetchers return.
     path : path
-        - A folder, or a file that ends in ``.zip``: images as PNG files (needs ``bagwise[image]``) or texts as files,
+        - A folder, or a file that ends in ``.zip``: images as PNG files (needs ``bagwise[app]``) or texts as files,
           in a folder for each class, below one for each split where there are splits. The folder must not exist, or
           be empty.
         - ``.csv``: texts, with columns id, text and label.
@@ -96,7 +96,7 @@ def _labels(dataset: Any) -> list[str]:
 
 def _files(dataset: Any, data: Any, labels: list[str], images: bool) -> Iterator[tuple[str, bytes]]:
     """Yield the name and the bytes of each file."""
-    pillow = require("PIL.Image", "image", "Writing images") if images else None
+    pillow = require("PIL.Image", "app", "Writing images") if images else None
     splits = dataset.get("splits")
     digits = max(4, len(str(len(labels))))
     for number, (one, label) in enumerate(zip(data, labels, strict=True)):

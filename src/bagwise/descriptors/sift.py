@@ -191,7 +191,7 @@ class ColorSIFT(DenseSIFT):
 
 
 class KeypointSIFT(Descriptor):
-    """Find interest points and describe them by SIFT, at their own scale and rotation. Needs ``bagwise[image]``.
+    """Find interest points and describe them by SIFT, at their own scale and rotation. Needs ``bagwise[app]``.
 
     Parameters
     ----------
@@ -257,10 +257,10 @@ class KeypointSIFT(Descriptor):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        require("cv2", "image", "KeypointSIFT")
+        require("cv2", "app", "KeypointSIFT")
 
     def _describe(self, content: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        cv2 = require("cv2", "image", "KeypointSIFT")
+        cv2 = require("cv2", "app", "KeypointSIFT")
         kind = np.asarray(content).dtype
         grey = as_grey(content)
         if kind != np.uint8:

@@ -27,7 +27,7 @@ __all__ = ["GreyFrames", "SpaceTimePoints", "VideoHogHof", "describe_points", "f
 class GreyFrames:
     """Grey frames in [0, 1] of a video of shape (frames, height, width) or (frames, height, width, 3), block by block.
 
-    Frames with a side longer than `max_side` are shrunk by area averaging (OpenCV, needs ``bagwise[image]``); `height`
+    Frames with a side longer than `max_side` are shrunk by area averaging (OpenCV, needs ``bagwise[app]``); `height`
     and `width` are the sizes after that.
     """
 
@@ -48,7 +48,7 @@ class GreyFrames:
         self._shrink = None
         longest = max(self.height, self.width)
         if max_side is not None and longest > max_side:
-            self._shrink = require("cv2", "image", "Shrinking frames")
+            self._shrink = require("cv2", "app", "Shrinking frames")
             self.height = max(1, round(self.height * max_side / longest))
             self.width = max(1, round(self.width * max_side / longest))
 
@@ -248,7 +248,7 @@ class VideoHogHof(Descriptor):
     `transform` takes a collection of videos, or a list of arrays of shape (frames, height, width) or (frames, height,
     width, 3): uint8, uint16, bool, or floats in [0, 1].
 
-    Optical flow is OpenCV's (Farnebäck); it and shrinking need ``bagwise[image]``. It is computed only for frames
+    Optical flow is OpenCV's (Farnebäck); it and shrinking need ``bagwise[app]``. It is computed only for frames
     within the patch of a point. The last frame has none. Videos are processed in blocks of frames; memory beyond the
     video is about twelve float32 copies of a block.
 
@@ -304,7 +304,7 @@ class VideoHogHof(Descriptor):
         checked_scales(self.sigmas, "sigmas")
         checked_scales(self.taus, "taus")
         if "hof" in self.features:
-            require("cv2", "image", "Optical flow")
+            require("cv2", "app", "Optical flow")
 
     def _describe(self, content: Any) -> tuple[NDArray[np.float32], NDArray[Any]]:
         frames = GreyFrames(content, self.max_side)
@@ -360,7 +360,7 @@ def _gradient(frame: NDArray[np.float32]) -> tuple[NDArray[Any], NDArray[Any]]:
 
 
 def _optical_flow(frame: NDArray[np.float32], following: NDArray[np.float32]) -> tuple[NDArray[Any], NDArray[Any]]:
-    cv2 = require("cv2", "image", "Optical flow")
+    cv2 = require("cv2", "app", "Optical flow")
     now, then = (np.rint(grey * 255).astype(np.uint8) for grey in (frame, following))
     flow = cv2.calcOpticalFlowFarneback(now, then, None, 0.5, 3, 15, 3, 5, 1.2, 0)
     return flow[..., 0], flow[..., 1]

@@ -22,7 +22,7 @@ _SHARP_BELOW = 0.5
 
 
 def thumbnail(image: ArrayLike | bytes, size: int = 96) -> bytes:
-    """Return an image as a small PNG file. Needs ``bagwise[image]``.
+    """Return an image as a small PNG file. Needs ``bagwise[app]``.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def thumbnail(image: ArrayLike | bytes, size: int = 96) -> bytes:
 
 
 def photograph(image: ArrayLike | bytes, size: int = 320) -> bytes:
-    r"""Return an image as a small JPEG file, grey if it has no colours. Needs ``bagwise[image]``.
+    r"""Return an image as a small JPEG file, grey if it has no colours. Needs ``bagwise[app]``.
 
     Smaller than the PNG files of `thumbnail`, in all colours, and not exact.
 
@@ -83,7 +83,7 @@ def photograph(image: ArrayLike | bytes, size: int = 320) -> bytes:
 
 
 def mosaic(patches: Sequence[ArrayLike | bytes], size: int = 32, columns: int | None = None, gap: int = 2) -> bytes:
-    """Combine patches into one PNG file. Needs ``bagwise[image]``.
+    """Combine patches into one PNG file. Needs ``bagwise[app]``.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def mosaic(patches: Sequence[ArrayLike | bytes], size: int = 32, columns: int | 
     >>> mosaic([np.eye(8), np.ones((8, 8))], size=16)[1:4]
     b'PNG'
     """
-    Image = require("PIL.Image", "image", "Making mosaics")
+    Image = require("PIL.Image", "app", "Making mosaics")
     if isinstance(patches, bytes) or len(patches) == 0:
         raise BagwiseError("mosaic needs a sequence of at least one patch.")
     size, gap = check_integer(size, "size", 1, 4096), check_integer(gap, "gap", 0, 4096)
@@ -126,7 +126,7 @@ def mosaic(patches: Sequence[ArrayLike | bytes], size: int = 32, columns: int | 
 def _decoded(content: bytes) -> NDArray[np.uint8]:
     from bagwise.sources.media import ImageDecoder
 
-    require("PIL.Image", "image", "Making thumbnails")
+    require("PIL.Image", "app", "Making thumbnails")
     file: Any = SimpleNamespace(open=lambda: io.BytesIO(content))
     try:
         return ImageDecoder("rgb").decode(file)
@@ -153,7 +153,7 @@ def _checked(image: Any) -> NDArray[np.uint8]:
 
 
 def _scaled(pixels: NDArray[np.uint8], size: int) -> Any:
-    Image = require("PIL.Image", "image", "Making thumbnails")
+    Image = require("PIL.Image", "app", "Making thumbnails")
     picture = Image.fromarray(np.ascontiguousarray(pixels))
     longer = max(picture.size)
     if longer > size:

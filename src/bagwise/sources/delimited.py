@@ -166,7 +166,7 @@ def head_of(content: Content, encoding: str | None) -> str:
 
 @dataclass(frozen=True)
 class SheetContent:
-    """A sheet of an Excel workbook, as the bytes of a CSV file. Needs ``bagwise[io]``.
+    """A sheet of an Excel workbook, as the bytes of a CSV file. Needs ``bagwise[excel]``.
 
     `sheet` is a name, or a number from 1; None is the first sheet.
     """
@@ -204,7 +204,7 @@ class SheetContent:
 
 @functools.lru_cache(maxsize=2)
 def _as_csv(content: SheetContent) -> tuple[bytes, tuple[str, ...]]:
-    excel = require("openpyxl", "io", "Reading Excel files")
+    excel = require("openpyxl", "excel", "Reading Excel files")
     try:
         with content.file.open() as file:
             check_zip(file, "it", content.limits)  # a workbook is a zip file

@@ -380,7 +380,7 @@ def _items(
     columns = [frame.check(name) for name in ((given,) if isinstance(given, str) else given)]
     decoder: Any = ImageDecoder(mode, limits) if modality == "images" else TextDecoder(None, limits)
     if modality == "images":
-        require("PIL.Image", "image", "Reading images")
+        require("PIL.Image", "app", "Reading images")
     given_label = label
     label = frame.label(label, columns)
     label_sets = [()] * frame.n_rows if label is None else frame.label_sets(label)

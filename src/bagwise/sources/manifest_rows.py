@@ -228,7 +228,7 @@ def _add_column(batch: Any, name: str | None, coding: _Coding) -> None:
 
 
 def _check_types(schema: Any, columns: _Columns) -> None:
-    types = require("pyarrow", "io", "Reading Parquet files").types
+    types = require("pyarrow", "app", "Reading Parquet files").types
     for name in (columns.url, columns.id):
         kind = None if name is None else schema.field(name).type
         if kind is not None and not (types.is_string(kind) or types.is_large_string(kind)):
@@ -240,7 +240,7 @@ def _check_types(schema: Any, columns: _Columns) -> None:
 
 def _check_batch(batch: Any, columns: _Columns, place: Any) -> None:
     """Check what rows of a Parquet file say, at once."""
-    compute = require("pyarrow.compute", "io", "Reading Parquet files")
+    compute = require("pyarrow.compute", "app", "Reading Parquet files")
     batch.validate(full=True)
     urls = batch.column(columns.url)
     with_zeros = compute.any(compute.match_substring(urls, "\0")).as_py()

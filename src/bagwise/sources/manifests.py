@@ -275,7 +275,7 @@ def write_manifest(
     collection : Collection
         Of images, texts or videos: in folders, in tar files that are not compressed, or from another manifest.
     path : path or URL
-        Ends in ``.csv``, ``.tsv``, ``.jsonl`` or ``.parquet``, which needs ``bagwise[io]`` and is the best for many
+        Ends in ``.csv``, ``.tsv``, ``.jsonl`` or ``.parquet``, which needs ``bagwise[app]`` and is the best for many
         items: its rows are read when they are asked for.
     storage_options : mapping, default=None
         See `bagwise.open_collection`.
@@ -311,7 +311,7 @@ def write_manifest(
     if end not in _ENDINGS:
         raise BagwiseError(f"The name of a manifest must end in {', '.join(sorted(_ENDINGS))}; got {os.fspath(place)}.")
     if end == ".parquet":
-        require("pyarrow.parquet", "io", "Writing Parquet files")
+        require("pyarrow.parquet", "app", "Writing Parquet files")
     several = next((item for item in collection if len(item.labels) > 1), None)
     if several is not None:
         raise BagwiseError(f"Manifests have one label per item, but {several.id!r} has {len(several.labels)}.")
@@ -379,7 +379,7 @@ def _write_lines(file: Any, names: list[str], rows: Iterable[list[Any]], end: st
 
 
 def _write_groups(file: Any, names: list[str], rows: Iterable[list[Any]], end: str, raw: bool) -> None:
-    arrow, parquet = (require(name, "io", "Writing Parquet files") for name in ("pyarrow", "pyarrow.parquet"))
+    arrow, parquet = (require(name, "app", "Writing Parquet files") for name in ("pyarrow", "pyarrow.parquet"))
     kinds = {"size": arrow.int64(), "offset": arrow.int64()}
     schema = arrow.schema([(name, kinds.get(name, arrow.string())) for name in names])
     with parquet.ParquetWriter(file, schema, compression="zstd") as writer:

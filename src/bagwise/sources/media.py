@@ -52,7 +52,7 @@ def open_images(
     extensions: Iterable[str] | str | None = None,
     limits: Limits | None = None,
 ) -> Collection:
-    """Open the images of a folder or an archive. Needs ``bagwise[image]``.
+    """Open the images of a folder or an archive. Needs ``bagwise[app]``.
 
     Pillow decodes images to uint8: rotated by their EXIF data, 16 bits scaled to 8, transparency on white, palettes and
     CMYK converted; the first frame of animations. Formats that are read: JPEG, PNG, WebP, GIF, BMP, TIFF, PNM,
@@ -79,7 +79,7 @@ def open_images(
     collection : Collection
         Its items' `load` gives arrays of uint8.
     """
-    require("PIL.Image", "image", "Reading images")
+    require("PIL.Image", "app", "Reading images")
     limits = as_limits(limits)
     decoder = ImageDecoder(check_mode(mode), limits)
     endings = chosen_endings(extensions, IMAGE_ENDINGS)
@@ -163,14 +163,14 @@ def shrunk_size(height: int, width: int, max_side: int | None) -> tuple[int, int
 
 
 def resize_by_area(image: NDArray[Any], height: int, width: int) -> NDArray[Any]:
-    """Shrink an image to a size: each pixel is the mean of the rectangle it covers. Needs ``bagwise[image]``.
+    """Shrink an image to a size: each pixel is the mean of the rectangle it covers. Needs ``bagwise[app]``.
 
     Means of uint8 and uint16 are rounded and keep the type; other integers become float64. An image of this size, or
     without pixels, is returned as it is.
     """
     if image.shape[:2] == (height, width) or not image.size:
         return image
-    cv2 = require("cv2", "image", "Shrinking images")
+    cv2 = require("cv2", "app", "Shrinking images")
     if image.dtype not in (np.uint8, np.uint16, np.float32, np.float64):
         image = image.astype(np.float64)
     shrunk: NDArray[Any] = cv2.resize(np.ascontiguousarray(image), (width, height), interpolation=cv2.INTER_AREA)

@@ -30,7 +30,7 @@ def opened_parquet(path: str | File, limits: Limits, **options: Any) -> Iterator
             yield file
         return
     path = path.path if isinstance(path, FileContent) else path
-    parquet, arrow = (require(name, "io", "Reading Parquet files") for name in ("pyarrow.parquet", "pyarrow"))
+    parquet, arrow = (require(name, "app", "Reading Parquet files") for name in ("pyarrow.parquet", "pyarrow"))
     try:
         with parquet.ParquetFile(path, pre_buffer=False, **options) as file:
             about = file.metadata
@@ -63,7 +63,7 @@ class ParquetTable:
     @classmethod
     def read(cls, path: str, limits: Limits) -> ParquetTable:
         """Read a file whose claims and whose memory are within the limits."""
-        arrow = require("pyarrow", "io", "Reading Parquet files")
+        arrow = require("pyarrow", "app", "Reading Parquet files")
         types = arrow.types
         with opened_parquet(path, limits) as file:
             fields = list(file.schema_arrow)
@@ -89,7 +89,7 @@ class ParquetTable:
 
     def kinds(self) -> tuple[list[int], list[int], list[str]]:
         """Return the numbers of the columns of text and of numbers, and the type of each column."""
-        types = require("pyarrow", "io", "Reading Parquet files").types
+        types = require("pyarrow", "app", "Reading Parquet files").types
         kinds = [field.type for field in self.table.schema]
         texts = [i for i, kind in enumerate(kinds) if types.is_dictionary(kind)]
         numbers = [i for i, k in enumerate(kinds) if types.is_integer(k) or types.is_floating(k) or types.is_boolean(k)]

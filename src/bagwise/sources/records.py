@@ -300,7 +300,7 @@ def open_records(
         Character between fields, or its name: "tab", "semicolon". By default a tab in ``.tsv`` and ``.tab``, a comma
         in ``.csv``; or another one, if that one is not in the first line and the other divides all rows alike.
     sheet : str, default=None
-        Name of the sheet of an Excel file, or its number from 1; by default the first one. Needs ``bagwise[io]``.
+        Name of the sheet of an Excel file, or its number from 1; by default the first one. Needs ``bagwise[app]``.
     quote : str or None, default="auto"
         Character around fields, None for none. By default ``"`` in ``.csv`` and none in ``.tsv`` and ``.tab``.
     label_from : {"auto", "column", "folder", "file"}, default="auto"

@@ -64,7 +64,7 @@ def open_table(
       row per item.
     - ``.mtx``: a Matrix Market file, without labels.
     - ``.svmlight``, ``.svm``, ``.libsvm``: the file has labels.
-    - ``.csv``, ``.tsv``, ``.xlsx`` and ``.parquet`` (need ``bagwise[io]``): all columns but label, id and split are
+    - ``.csv``, ``.tsv``, ``.xlsx`` and ``.parquet`` (need ``bagwise[app]``): all columns but label, id and split are
       numbers. A first line of numbers only is a row, not names.
     - A folder of ``.parquet`` files with the same columns, such as `bagwise.app.model.write_features` writes.
     - ``.h5ad`` of AnnData (needs ``bagwise[anndata]``): the matrix ``X`` or a layer; rows are cells, columns genes.

@@ -448,7 +448,7 @@ def test_markdown_for_papers(words, tmp_path):
 def test_missing_libraries_of_reports_are_named_before_any_work(words, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "jinja2", None)
     out = ("--out", tmp_path / "m.bagwise", "--markdown", tmp_path / "paper", "--no-index", "--no-report")
-    assert "bagwise[report]" in bagwise("fit", words / "words", *TEXTS, *out, code=1)
+    assert "bagwise[app]" in bagwise("fit", words / "words", *TEXTS, *out, code=1)
     assert list(tmp_path.iterdir()) == []
 
 

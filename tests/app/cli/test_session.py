@@ -67,7 +67,7 @@ def test_without_its_libraries_the_command_line_says_what_to_install():
         [sys.executable, "-c", script], capture_output=True, text=True, env={"PYTHONPATH": str(SOURCES)}
     )
     assert result.returncode == 1
-    assert result.stderr == 'Error: The command line needs typer. Install it with: pip install "bagwise[cli]"\n'
+    assert result.stderr == 'Error: The command line needs typer. Install it with: pip install "bagwise[app]"\n'
 
 
 def test_wrong_use_ends_with_2():

@@ -308,7 +308,7 @@ def test_sheets_of_excel_files(tmp_path):
 def test_excel_files_need_a_library_that_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "openpyxl", None)
     (tmp_path / "a.xlsx").write_bytes(b"")
-    assert 'pip install "bagwise[io]"' in fit(tmp_path / "a.xlsx", code=1)["error"]
+    assert 'pip install "bagwise[excel]"' in fit(tmp_path / "a.xlsx", code=1)["error"]
 
 
 def test_places_without_items(tmp_path):

@@ -123,7 +123,7 @@ def test_without_onnx_it_says_what_it_needs(tmp_path):
         f"export_onnx(Model.load({str(path)!r}), {str(tmp_path / 'never.onnx')!r})"
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert 'Exporting to ONNX needs onnx. Install it with: pip install "bagwise[onnx]"' in run.stderr
+    assert 'Exporting to ONNX needs onnx. Install it with: pip install "bagwise[network]"' in run.stderr
     assert os.listdir(tmp_path) == ["m.bagwise"]
     assert BagwiseError.__name__ in run.stderr
 

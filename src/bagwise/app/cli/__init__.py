@@ -23,7 +23,7 @@ def main() -> None:
 
     try:
         for module in ("typer", "rich"):
-            require(module, "cli", "The command line")
+            require(module, "app", "The command line")
     except BagwiseError as error:
         sys.exit(f"Error: {error}")
     from bagwise.app.cli.app import app

@@ -109,7 +109,7 @@ def _format_of(out: Path | None, given: str | None, *, as_json: bool) -> str:
         if given not in (None, kind):
             raise BagwiseError(f"--out {out} says {kind}, but --format {given}. Give one of them.")
         if kind == "parquet":
-            require("pyarrow.parquet", "io", "Writing Parquet files")
+            require("pyarrow.parquet", "app", "Writing Parquet files")
         return kind
     if as_json and (given is not None or out is not None):
         raise BagwiseError("--json prints one object with all answers. Leave out --format and --out -.")
@@ -230,8 +230,8 @@ class _ParquetRows:
     """Writes batches of answers as row groups of a Parquet file."""
 
     def __init__(self, file: Any, names: Sequence[str]) -> None:
-        self._arrow = require("pyarrow", "io", "Writing Parquet files")
-        parquet = require("pyarrow.parquet", "io", "Writing Parquet files")
+        self._arrow = require("pyarrow", "app", "Writing Parquet files")
+        parquet = require("pyarrow.parquet", "app", "Writing Parquet files")
         text, number = self._arrow.string(), self._arrow.float64()
         kinds = {name: text if name in ("id", "class", "runner_up") else number for name in names}
         self._schema = self._arrow.schema(list(kinds.items()))

@@ -226,7 +226,7 @@ def _cluster_source(
 ) -> None:
     """Learn from a source, cluster its items, and write everything."""
     if outputs.report is not None:
-        require("jinja2", "report", "Writing reports (--report)")
+        require("jinja2", "app", "Writing reports (--report)")
     csv = tables[0] or outputs.model.with_name(f"{outputs.model.name.removesuffix('.bagwise')}.clusters.csv")
     check_outputs([outputs.model, outputs.report, outputs.index], force, "--model-out")
     check_outputs([csv], force)

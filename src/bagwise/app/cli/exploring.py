@@ -39,7 +39,7 @@ def explore(
     from bagwise._utils.extras import require
 
     for module in ("starlette", "uvicorn"):
-        require(module, "explore", "The explorer")
+        require(module, "app", "The explorer")
     from bagwise.app.explorer import Server, open_other, open_workspace
 
     told: dict[str, Any] = {"progress": session.progress, "note": session.note}

@@ -79,7 +79,7 @@ def export(
     if onnx is not None:
         from bagwise._utils.extras import require
 
-        require("onnx", "onnx", "Exporting")
+        require("onnx", "network", "Exporting")
     loaded = load_model(model, network)
     if embed_network:
         loaded = loaded.embed_network()

@@ -233,7 +233,7 @@ def run_fit(
     from bagwise.app import run_fit as fit
 
     if outputs.report is not None or outputs.markdown is not None:
-        require("jinja2", "report", "Writing reports (--report, --markdown)")
+        require("jinja2", "app", "Writing reports (--report, --markdown)")
     fitted = fit(source, options, progress=session.progress, client=client)
     if embed_network:
         if any(record.name == "NetworkFeatures" for record in fitted.model.descriptor_records):

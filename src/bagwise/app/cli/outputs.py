@@ -89,7 +89,7 @@ def check_outputs(
 
 def check_page(path: Path | None, force: bool, option: str) -> None:
     """Raise if an HTML page cannot be written, or the libraries that it needs are missing."""
-    require("jinja2", "report", f"Writing a page ({option})")
+    require("jinja2", "app", f"Writing a page ({option})")
     check_outputs([path], force, option)
 
 
@@ -103,7 +103,7 @@ def check_feature_file(path: Any, given: str) -> None:
             f"The name of the feature file must end in {', '.join(_WRITERS)} or .parquet, or in / for a folder of "
             f"parts; got {given}. To a URL, only Parquet is written."
         )
-    require("pyarrow", "io", "Writing Parquet files")
+    require("pyarrow", "app", "Writing Parquet files")
 
 
 class CsvWriter:

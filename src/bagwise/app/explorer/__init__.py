@@ -1,4 +1,4 @@
-"""The explorer: a model and its items in the browser, served on this machine. Needs ``bagwise[explore]``."""
+"""The explorer: a model and its items in the browser, served on this machine. Needs ``bagwise[app]``."""
 
 import lazy_loader
 

@@ -228,7 +228,7 @@ def _source_of(space: Workspace, options: FitOptions | None) -> tuple[Any, FitOp
 
 
 class Server:
-    """Serves a workspace to one browser. Needs ``bagwise[explore]``.
+    """Serves a workspace to one browser. Needs ``bagwise[app]``.
 
     The port is bound when the server is made, so that `address` is known before `run` is called.
 
@@ -242,7 +242,7 @@ class Server:
 
     def __init__(self, space: Workspace, host: str = "127.0.0.1", port: int = 0) -> None:
         for module in ("starlette", "uvicorn"):
-            require(module, "explore", "The explorer")
+            require(module, "app", "The explorer")
         from bagwise.app.explorer.app import make_app, prepare
         from bagwise.app.explorer.pages.search import MOST_BYTES
         from bagwise.app.explorer.security import Guard, new_token

@@ -18,7 +18,7 @@ __all__ = ["write_atlas"]
 
 
 def write_atlas(index: ItemIndex, path: str | os.PathLike[str], *, source: Any = None, texts: bool = True) -> Path:
-    """Write the items of an index with their places on its map. Needs ``bagwise[io]``.
+    """Write the items of an index with their places on its map. Needs ``bagwise[app]``.
 
     Columns: ``id``; ``x`` and ``y``, not given for items without words; ``cluster``; ``label``; ``prediction``, if the
     model has a classifier; ``text`` of texts, ``path`` of images and videos. Show it by
@@ -43,7 +43,7 @@ def write_atlas(index: ItemIndex, path: str | os.PathLike[str], *, source: Any =
         raise BagwiseError(f"The name of the file must end in .parquet; got {os.fspath(path)}.")
     if index.map is None:
         raise BagwiseError("The index has no map. Make one: index.with_map(), or bagwise index --map spectral.")
-    arrow, parquet = (require(name, "io", "Writing Parquet files") for name in ("pyarrow", "pyarrow.parquet"))
+    arrow, parquet = (require(name, "app", "Writing Parquet files") for name in ("pyarrow", "pyarrow.parquet"))
     on_map = index.map.clusters >= 0
     columns: dict[str, Any] = {"id": arrow.array(map(_encodable, index.ids), arrow.string())}
     for k, name in enumerate(("x", "y")):

@@ -33,7 +33,7 @@ class ModelViews:
         open_page: bool | None = None,
         progress: Progress | None = None,
     ) -> Explorer:
-        """Open the model in the explorer, in the browser. Needs ``bagwise[explore]``.
+        """Open the model in the explorer, in the browser. Needs ``bagwise[app]``.
 
         A model that `fit_model` returned shows the items it was fitted to, with the answers of cross-validation.
         Nothing is saved for it.

@@ -93,7 +93,7 @@ def write_features(
     -------
     written : WrittenFeatures
     """
-    require("pyarrow.parquet", "io", "Writing Parquet files")
+    require("pyarrow.parquet", "app", "Writing Parquet files")
     size = as_count(rows_per_part, "rows_per_part", least=1)
     cache = with_options_of(cache, out, storage_options)
     place = as_place(out, storage_options)
@@ -152,7 +152,7 @@ class _Job:
 
 def feature_table(matrix: Any, items: Collection, names: Sequence[str], with_splits: bool = False) -> Any:
     """Return a table of pyarrow: of features, if they have names, otherwise of sparse rows."""
-    arrow = require("pyarrow", "io", "Writing Parquet files")
+    arrow = require("pyarrow", "app", "Writing Parquet files")
     columns: dict[str, Any] = {"id": list(map(_encodable, items.ids)), "label": [_label(item) for item in items]}
     if with_splits:
         columns["split"] = [_encodable(split or "") for split in items.splits]
@@ -193,7 +193,7 @@ def unique_names(names: Sequence[str]) -> list[str]:
 
 def _write_file(job: _Job, place: Any) -> WrittenFeatures:
     """Write one file, a row group at a time."""
-    parquet = require("pyarrow.parquet", "io", "Writing Parquet files")
+    parquet = require("pyarrow.parquet", "app", "Writing Parquet files")
     n, skipped, writer = 0, [], None
     with open_for_writing(place) as file, ExitStack() as stack:
         for number in range(len(job.bounds)):
@@ -247,7 +247,7 @@ def _write_part(shared: tuple[_Maker, Storage], reference: Any, name: str) -> tu
     table, skipped = maker.table(reference.open())
     if table is None:
         return 0, skipped
-    parquet = require("pyarrow.parquet", "io", "Writing Parquet files")
+    parquet = require("pyarrow.parquet", "app", "Writing Parquet files")
     content = io.BytesIO()
     parquet.write_table(table, content, write_statistics=False)
     storage.write(name, content.getvalue())

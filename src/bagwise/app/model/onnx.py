@@ -69,7 +69,7 @@ def export_onnx(model: Model, path: str | os.PathLike[str]) -> Path:
     Features equal those of `Model.transform` up to rounding to float32, except for descriptors at nearly the same
     distance to two words. `Model` rejects positions outside [0, 1]; the graph uses the nearest cell.
 
-    Needs ``bagwise[onnx]``.
+    Needs ``bagwise[network]``.
 
     Examples
     --------
@@ -86,7 +86,7 @@ def export_onnx(model: Model, path: str | os.PathLike[str]) -> Path:
     >>> features**2
     array([[0.25, 0.75]], dtype=float32)
     """
-    onnx = require("onnx", "onnx", "Exporting to ONNX")
+    onnx = require("onnx", "network", "Exporting to ONNX")
     graph = _Graph(onnx)
     n_rows: int | str = "n" if model.codebook is None else 1
     if model.codebook is None:

@@ -54,7 +54,7 @@ def heat_picture(
     *,
     smooth: bool = False,
 ) -> bytes:
-    """Draw the weights of patches over an image in pale colours, as a PNG file. Needs ``bagwise[image]``.
+    """Draw the weights of patches over an image in pale colours, as a PNG file. Needs ``bagwise[app]``.
 
     The weight of a patch is spread over its pixels. Pixels that add to the score are teal, those that lower it red; the
     stronger, the more opaque.
@@ -145,7 +145,7 @@ def render_explanation(
     class_name: str | None = None,
     facts: dict[str, str] | None = None,
 ) -> str:
-    """Render an explanation as an HTML page. Needs ``bagwise[report]``, and ``bagwise[image]`` for images.
+    """Render an explanation as an HTML page. Needs ``bagwise[app]``.
 
     Parameters
     ----------

@@ -41,7 +41,7 @@ _MARGIN = 12  # of a chart in a file of its own, in pixels
 
 
 def render_report(data: ReportData) -> str:
-    """Render the report of a model as an HTML page. Needs ``bagwise[report]``.
+    """Render the report of a model as an HTML page. Needs ``bagwise[app]``.
 
     The page is one file that loads nothing. Its only script draws the hierarchy, which is a picture without scripts. It
     supports light and dark colours and printing.
@@ -109,7 +109,7 @@ def write_report(data: ReportData, path: str | os.PathLike[str]) -> Path:
 
 
 def render_comparison(comparison: Comparison) -> str:
-    """Render the errors of several criteria as an HTML page with a chart and a table. Needs ``bagwise[report]``.
+    """Render the errors of several criteria as an HTML page with a chart and a table. Needs ``bagwise[app]``.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def write_comparison(comparison: Comparison, path: str | os.PathLike[str]) -> Pa
 
 
 def render_results(results: SearchResults) -> str:
-    """Render a query and the results of its search as an HTML page. Needs ``bagwise[report]``.
+    """Render a query and the results of its search as an HTML page. Needs ``bagwise[app]``.
 
     Parameters
     ----------
@@ -228,7 +228,7 @@ def _series() -> list[str]:
 
 @lru_cache(maxsize=1)
 def _environment() -> Any:
-    jinja2 = require("jinja2", "report", "Writing reports")
+    jinja2 = require("jinja2", "app", "Writing reports")
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("bagwise.app.report", "templates"),
         autoescape=True,
@@ -271,7 +271,7 @@ def _environment() -> Any:
 
 def _markup(content: str) -> Any:
     """Mark a text as HTML or SVG of our own, which is not escaped."""
-    return require("markupsafe", "report", "Writing reports").Markup(content)
+    return require("markupsafe", "app", "Writing reports").Markup(content)
 
 
 def _say(content: list[Sentence] | Sentence) -> Any:

@@ -25,7 +25,7 @@ _MATRIX_CLASSES = 20
 
 
 def write_markdown(data: ReportData, folder: str | os.PathLike[str]) -> Path:
-    """Write the report of a model as Markdown with SVG and PNG files. Needs ``bagwise[report,image]``.
+    """Write the report of a model as Markdown with SVG and PNG files. Needs ``bagwise[app]``.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def write_markdown(data: ReportData, folder: str | os.PathLike[str]) -> Path:
 
 
 def write_comparison_markdown(comparison: Comparison, folder: str | os.PathLike[str]) -> Path:
-    """Write a comparison as ``comparison.md`` and ``comparison.svg``. Needs ``bagwise[report]``.
+    """Write a comparison as ``comparison.md`` and ``comparison.svg``. Needs ``bagwise[app]``.
 
     Parameters
     ----------

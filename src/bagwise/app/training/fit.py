@@ -114,7 +114,7 @@ class FittedModel(Model):
         return partial(Model, **{name: getattr(self, name) for name in names}), ()
 
     def report(self, path: str | os.PathLike[str]) -> Path:
-        """Write a report of the fit, one HTML page. Needs ``bagwise[report]``.
+        """Write a report of the fit, one HTML page. Needs ``bagwise[app]``.
 
         The confusion matrix and the examples are those of the split "test", if there is one, otherwise those of
         cross-validation.
