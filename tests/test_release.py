@@ -30,7 +30,7 @@ def test_the_conda_recipe_needs_what_the_package_needs():
     pins = dict(line.split(" >=") for line in recipe["requirements"]["run"])
     assert pins.pop("python") == PROJECT["requires-python"].removeprefix(">=")
     pins["opencv-python-headless"] = pins.pop("py-opencv")
-    assert pins == minimum(["image", "cli", "report", "explore"])
+    assert pins == minimum(["app"])
 
 
 def test_the_papers_are_cited():
