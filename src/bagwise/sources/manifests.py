@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-import numpy as np
-
 from bagwise._io.storage import Url, as_place, is_url, open_for_writing, same_system
 from bagwise._utils.extras import require
 from bagwise._utils.text import quote_formula
@@ -200,8 +198,8 @@ def write_manifest(
         raise BagwiseError(f"The name of a manifest must end in {', '.join(sorted(_ENDINGS))}; got {os.fspath(place)}.")
     if end == ".parquet":
         require("pyarrow.parquet", "app", "Writing Parquet files")
-    if (collection.n_labels > 1).any():
-        several = collection[int(np.argmax(collection.n_labels > 1))]
+    several = collection.several()
+    if several is not None:
         raise BagwiseError(f"Manifests have one label per item, but {several.id!r} has {len(several.labels)}.")
     names = ["id", "url", "label", *(["split"] if any(one is not None for one in collection.splits) else []), "size"]
     if any(isinstance(item.content, (TarMember, PartContent)) for item in collection):

@@ -33,7 +33,7 @@ from bagwise.sources.plain_texts import TEXT_ENDINGS, likely_texts, look_like_te
 from bagwise.sources.records import RECORD_ENDINGS, has_text_column, open_records
 from bagwise.sources.shards import Shards, as_shards
 
-__all__ = ["SeveralModalities", "found_source", "has_endings", "modality_of", "open_collection"]
+__all__ = ["SeveralModalities", "found_source", "has_endings", "located", "modality_of", "open_collection"]
 
 _Source = ManifestFile | Shards | Listing
 
@@ -140,7 +140,7 @@ def open_collection(
     if isinstance(found, Shards) and mapping is not None:
         found = replace(found, mapping=mapping)
     if modality == "auto":
-        modality = modality_of(found, options)
+        modality = _modality_of(found, options)
     if modality not in _MODALITIES:
         raise unknown_name(parameter_name("modality"), modality, ("auto", *_MODALITIES))
     options = _columns_of_labels(found, modality, options)
@@ -176,9 +176,11 @@ def found_source(path: Any, limits: Limits, storage_options: Any = None, **colum
 def _found(path: Any, storage_options: Any, modality: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Return the source that is opened, see `found_source`, and the options that are left for the reader."""
     place = as_place(path, storage_options) if storage_options is not None and is_url(path) else as_place(path)
-    options = options | _annotation_urls(getattr(place, "place", place), options)
+    origin = getattr(place, "place", place)  # of what is listed already
+    options = options | _annotation_urls(origin, options)
     if modality not in ("auto", *_FILES):
-        return as_place(place, None if isinstance(place, Url) else storage_options), options
+        as_place(origin, None if isinstance(origin, Url) else storage_options)  # an error: they are for URLs
+        return place, options
     own = options.get("labels") is None  # otherwise columns are those of the file of labels
     columns = {name: options[name] for name in _OF_COLUMNS if own and options.get(name) is not None}
     texts = {"text", "columns"} & set(options)
@@ -186,7 +188,7 @@ def _found(path: Any, storage_options: Any, modality: str, options: dict[str, An
     of_rows = {name: value for name, value in columns.items() if name != "sheet"}
     found = list_place(place, limits) if texts else found_source(place, limits, storage_options, **of_rows)
     if isinstance(found, Listing):
-        as_place(place, None if isinstance(place, Url) else storage_options)  # an error: they are for URLs
+        as_place(origin, None if isinstance(origin, Url) else storage_options)
         return found, options
     unused = next((name for name in columns if name != "label"), None)
     if isinstance(found, Shards) and unused is not None:
@@ -245,12 +247,25 @@ class SeveralModalities(BagwiseError):
         return SeveralModalities, (self.source, self.found)
 
 
+def located(path: Any, options: Mapping[str, Any]) -> tuple[Any, str]:
+    """Return a source that is listed already, and the modality that `open_collection` opens if it is not told.
+
+    Both go to `open_collection` instead of the path, with the same options, so that a place is listed once.
+    """
+    if is_frame(path):
+        return path, modality_of_frame(path, options)
+    others = dict(options)
+    found, others = _found(path, others.pop("storage_options", None), "auto", others)
+    return found, _modality_of(found, others)
+
+
 def modality_of(path: Any, options: Mapping[str, Any]) -> str:
     """Return the modality that `open_collection` opens with these options if it is not told."""
-    if is_frame(path):
-        return modality_of_frame(path, options)
+    return located(path, options)[1]
+
+
+def _modality_of(found: _Source, options: Mapping[str, Any]) -> str:
     limits = as_limits(options.get("limits"))
-    found, options = _found(path, None, "auto", dict(options))
     if isinstance(found, ManifestFile):
         return _modality_of_names(os.fspath(found), manifests.sample_names(found, limits))
     if isinstance(found, Shards):
