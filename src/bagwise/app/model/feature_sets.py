@@ -154,10 +154,7 @@ class _Job:
 def feature_table(matrix: Any, items: Collection, names: Sequence[str], with_splits: bool = False) -> Any:
     """Return a table of pyarrow: of features, if they have names, otherwise of sparse rows."""
     arrow = require("pyarrow", "app", "Writing Parquet files")
-    columns: dict[str, Any] = {
-        "id": list(map(_encodable, items.ids)),
-        "label": list(map(_encodable, single_labels(items))),
-    }
+    columns: dict[str, Any] = {"id": items.ids, "label": single_labels(items)}
     if with_splits:
         columns["split"] = [split or "" for split in items.splits]
     columns = {name: arrow.array(list(map(_encodable, values)), arrow.string()) for name, values in columns.items()}

@@ -180,7 +180,7 @@ def _labelled(collection: Collection, model: Model) -> Collection:
             f"by {argument('label')}." + "".join(f" {note}" for note in collection.notes)
         )
     labelled = collection if has.all() else collection[has]
-    unknown = sorted(set(labelled.labels) - set(model.classes))
+    unknown = sorted(set(labelled.labels.tolist()) - set(model.classes))
     if unknown:
         raise BagwiseError(
             f"{collection.source} has items labelled {', '.join(map(repr, unknown[:3]))}, which the model does not "

@@ -295,7 +295,7 @@ def _test_split(test: Collection | None, classes: tuple[str, ...], log: FitLog) 
 
 
 def _check_classes(test: Collection | None, classes: tuple[str, ...]) -> None:
-    unknown = [] if test is None else sorted(set(test.labels) - set(classes))
+    unknown = [] if test is None else sorted(set(test.labels.tolist()) - set(classes))
     if unknown:
         raise BagwiseError(
             f"The split test has items labelled {', '.join(map(repr, unknown[:3]))}, but the split train has none. "
