@@ -41,7 +41,7 @@ from bagwise.sources.items import Content, check_encoding
 from bagwise.sources.limits import Deadline, Limits, check_size
 from bagwise.sources.parquet import opened_parquet
 from bagwise.sources.places import ending
-from bagwise.sources.roles import shortened
+from bagwise.sources.roles import cut_name, shortened
 
 __all__ = ["JSON_ENDINGS", "SHEET_ENDINGS", "SQL_ENDINGS", "TABLE_ENDINGS", "TAB_ENDINGS", "TEXT_TABLE_ENDINGS"]
 __all__ += ["Layout", "Table", "check_layout", "read_table", "table_ending", "table_names"]
@@ -125,6 +125,52 @@ class Table:
     def names(self) -> list[str]:
         """Names of the columns."""
         return list(self.columns.column_names)
+
+    def values(self, name: str) -> Iterator[Any]:
+        """Yield the values of a column, a part at a time; None is missing."""
+        for chunk in self.columns.column(name).chunks:
+            for start in range(0, len(chunk), _BATCH):
+                yield from chunk.slice(start, _BATCH).to_pylist()
+
+    def strings(self, name: str) -> list[str]:
+        """Return a column as strings, equal ones as one object where the file has them once; missing ones are empty."""
+        column = self.columns.column(name)
+        if _holds_lists(column):
+            raise BagwiseError(f"column {cut_name(name)!r} has lists; one value a row is expected")
+        found: list[str] = []
+        for chunk in column.chunks:
+            if hasattr(chunk, "dictionary"):
+                known = [*map(_string, chunk.dictionary.to_pylist()), ""]
+                found += [known[-1 if place is None else place] for place in chunk.indices.to_pylist()]
+            else:
+                found += map(_string, chunk.to_pylist())
+        return found
+
+    def string_sets(self, name: str) -> list[tuple[str, ...]]:
+        """Return all strings in each row of a column, which may have lists; missing and empty ones are none."""
+        if not _holds_lists(self.columns.column(name)):
+            return [(one,) if one else () for one in self.strings(name)]
+        return [tuple(filter(None, map(_string, row or ()))) for row in self.values(name)]
+
+
+def _holds_lists(column: Any) -> bool:
+    types = require("pyarrow", "app", "Reading tables").types
+    return bool(types.is_list(column.type) or types.is_large_list(column.type))
+
+
+def _string(value: Any) -> str:
+    """Write a value: whole numbers without a point, bytes as UTF-8; what is missing is an empty one.
+
+    >>> _string(2.0), _string(2.5), _string(None), _string(True)
+    ('2', '2.5', '', 'True')
+    """
+    if isinstance(value, str):
+        return value
+    if value is None or value != value:
+        return ""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return str(int(value))
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def table_ending(name: str) -> str:
