@@ -10,8 +10,9 @@ import pytest
 
 from bagwise import BagwiseError, open_collection
 from bagwise.sources import Collection, Item, ItemError, SkippedItemsWarning
+from bagwise.sources.contents import FileContent
 from bagwise.sources.media import TextDecoder
-from bagwise.sources.places import FileContent, arrange, ending
+from bagwise.sources.places import arrange, ending
 
 TEXTS = {"train/cat/1.txt": "meow", "train/cat/10.txt": "purr", "train/dog/2.txt": "woof", "test/dog/3.txt": "growl"}
 
@@ -85,7 +86,7 @@ def test_parts(folder):
     ],
 )
 def test_what_folders_say(names, labels, splits):
-    assert list(arrange(names).values()) == list(zip(labels, splits, strict=True))
+    assert arrange(names) == (labels, splits)
 
 
 def test_loading_stops_at_what_cannot_be_read(tmp_path):
@@ -211,7 +212,7 @@ def test_labels_that_are_none(folder, tmp_path):
 def test_ids_must_differ():
     item = Item("a", FileContent("a.txt"), TextDecoder())
     with pytest.raises(BagwiseError, match=r"has 2 items with the id 'a'"):
-        Collection([item, item], "texts", "here")
+        Collection.of([item, item], "texts", "here")
 
 
 @pytest.mark.parametrize(

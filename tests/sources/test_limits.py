@@ -19,10 +19,9 @@ from PIL import Image
 from bagwise import BagwiseError, open_collection
 from bagwise.app import FitOptions, read_config
 from bagwise.errors import OptionError
-from bagwise.sources import ItemError, Limits, SkippedItemsWarning, TableCollection
+from bagwise.sources import Collection, ItemError, Limits, SkippedItemsWarning
 from bagwise.sources.archives import list_archive
 from bagwise.sources.limits import as_limits
-from bagwise.sources.row_lists import Coded, RowIds
 from commands import bagwise
 
 
@@ -270,44 +269,9 @@ def test_tar_archives_are_listed_as_by_the_standard_library(format, tmp_path):
     assert len(expected) == len(names) - 1
 
 
-def test_ids_of_rows_are_made_when_they_are_asked_for():
-    ids = RowIds.of_parts([("train:", 3), ("test:", 2)])
-    listed = ["train:0", "train:1", "train:2", "test:0", "test:1"]
-    assert ids == listed
-    assert list(ids) == listed
-    assert ids[-1] == "test:1"
-    assert ids != listed[:-1]
-    numbers = np.array([4, 0, 3])
-    assert ids.chosen(numbers) == [listed[k] for k in numbers]
-    assert ids.chosen(numbers).chosen(np.array([2, 0])) == [listed[3], listed[4]]
-    assert ids[1::2] == listed[1::2]
-    assert ids.index("test:0") == 3
-    assert "test:2" not in ids
-    assert not ids.chosen(np.array([1, 1])).differ
-    assert ids.chosen(numbers).differ
-    assert len(RowIds(range(10**12))) == 10**12
-    assert repr(RowIds(range(10**12)))
-    assert ids[3:] + ["x"] + ids[:1] == ["test:0", "test:1", "x", "train:0"]  # noqa: RUF005
-    with pytest.raises(IndexError, match="no 5 in a list of 5"):
-        ids[5]
-
-
-def test_labels_of_rows_take_four_bytes_each():
-    entries = [("a",), (), ("a", "b"), ("a",)]
-    coded = Coded.of(entries)
-    assert coded == entries
-    assert coded.codes.nbytes == 16
-    assert coded.used() == entries[:3]
-    assert coded.chosen(np.array([3, 1])).used() == [("a",), ()]
-    assert coded.mapped(len) == [1, 0, 2, 1]
-    assert pickle.loads(pickle.dumps(coded)) == entries
-
-
 @pytest.mark.parametrize("n", [3, 20_000])
 def test_long_labels_do_not_widen_all(n):
-    label_sets = Coded([("a",), ("b" * 1000,)], np.zeros(n, np.int32))
-    label_sets.codes[1] = 1
-    rows = TableCollection(sp.csr_array((n, 2)), RowIds(range(n)), label_sets)
+    rows = Collection.from_matrix(sp.csr_array((n, 2)), labels=[("a",), ("b" * 1000,), *[("a",)] * (n - 2)])
     assert rows.labels[:3].tolist() == ["a", "b" * 1000, "a"]
     assert rows.labels.dtype == (object if n > 3 else "<U1000")
     assert repr(rows) == f"<Collection: {n:,} rows, 2 classes, from a table>"

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise.errors import BagwiseError, argument
+from bagwise.sources.item_tables import codes_of, to_codes
 from bagwise.sources.limits import Limits
-from bagwise.sources.row_lists import Coded
 
 __all__ = ["FewValues", "RawTable", "Reading", "TableColumns", "chosen_column", "few_values", "likely_note"]
 __all__ += ["numbers_rows", "optional_columns", "shortened", "split_name", "taken_note", "usual_column"]
@@ -300,9 +300,11 @@ def _has_few(values: NDArray[np.float64]) -> bool:
 
 def _telling(names: Sequence[str], X: NDArray[np.float64], labels: Sequence[str]) -> list[str]:
     """Return the names of columns with one value for each label, and a different one for each."""
-    coded = Coded.of(labels)  # an array of strings would be as wide as the longest
-    rows = np.flatnonzero(coded.codes != (coded.values.index("") if "" in coded.values else -1))
-    classes, codes = np.unique(coded.codes[rows], return_inverse=True)
+    own, _ = codes_of(
+        to_codes(label or None for label in labels)
+    )  # an array of strings would be as wide as the longest
+    rows = np.flatnonzero(own >= 0)
+    classes, codes = np.unique(own[rows], return_inverse=True)
     if not few_values(len(classes), len(rows)):
         return []
     first = rows[np.unique(codes, return_index=True)[1]]

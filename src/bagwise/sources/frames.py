@@ -403,7 +403,7 @@ def _items(
     if len(classes) < 2 and given_label is None:
         others = (*columns, label, split, usual_column(("id",), frame.names) if id is None else frame.check(id))
         notes += likely_note(frame.likely_labels(others), None if not classes else "All items have the same label. ")
-    return Collection(items, modality, f"the {frame.kind}", notes=notes, limits=limits)
+    return Collection.of(items, modality, f"the {frame.kind}", notes=notes, limits=limits)
 
 
 def _ids(frame: _Frame, given: str | None) -> list[str]:

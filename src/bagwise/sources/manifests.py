@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import json
 import os
@@ -14,7 +13,6 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bagwise._io.storage import Url, as_place, is_url, open_for_writing, same_system
 from bagwise._utils.extras import require
@@ -25,15 +23,14 @@ from bagwise.sources.collection import Collection
 from bagwise.sources.columns import USUAL_TEXT, usual_column
 from bagwise.sources.contents import File, FileContent, PartContent, UrlContent, as_file
 from bagwise.sources.delimited import TAB_ENDINGS, column_names
+from bagwise.sources.item_tables import item_table
 from bagwise.sources.items import Content, Decoder, Item
 from bagwise.sources.limits import Limits
-from bagwise.sources.manifest_rows import USUAL_URL, ManifestFile, Row, first_rows, read_rows
+from bagwise.sources.manifest_rows import USUAL_URL, ManifestFile, first_rows, manifest_table
 from bagwise.sources.places import annotated, ending, is_file
 from bagwise.sources.records import JSON_ENDINGS, RecordFormat
-from bagwise.sources.row_collection import RowCollection
-from bagwise.sources.row_lists import Coded, LazyList
 
-__all__ = ["ManifestCollection", "ManifestFile", "as_manifest", "open_manifest", "sample_names"]
+__all__ = ["ManifestFile", "ManifestRoot", "as_manifest", "open_manifest", "sample_names"]
 __all__ += ["write_manifest"]
 
 _ENDINGS = (".csv", ".parquet", *TAB_ENDINGS, *JSON_ENDINGS)
@@ -77,16 +74,17 @@ def open_manifest(
     """
     source = os.fspath(file)
     with _naming(source):
-        found = read_rows(file, limits)
-    label_sets: Coded[tuple[str, ...]] = found.labels.mapped(lambda label: (label,) if label else ())
+        table = manifest_table(file, limits)
     if labels is None:
-        label_sets = Coded.same((), len(found.rows))
-    split_of = Coded.same(None, len(found.rows)) if splits is None else found.splits
-    place = _Place.of(file)
-    collection = ManifestCollection(
-        found.rows, place, modality, decoder, label_sets, split_of, found.files, source, limits=limits
-    )
+        table = item_table(table.column("id"), None, table.column("split"), _others(table))
+    if splits is None:
+        table = item_table(table.column("id"), table.column("label"), None, _others(table))
+    collection = Collection(table, modality, decoder, ManifestRoot.of(file), source=source, limits=limits)
     return annotated(collection, labels, splits)
+
+
+def _others(table: Any) -> dict[str, Any]:
+    return {name: table.column(name) for name in table.column_names[3:]}
 
 
 def sample_names(file: ManifestFile, limits: Limits) -> list[str]:
@@ -109,24 +107,30 @@ def _name(id: str, url: str, size: int | None, offset: int | None) -> str:
 
 
 @dataclass(frozen=True)
-class _Place:
+class ManifestRoot:
     """What relative URLs of a manifest are relative to, and the options of file systems."""
 
     folder: Any
     options: Mapping[str, Any] | None = field(default=None, repr=False, hash=False)
 
     @classmethod
-    def of(cls, file: ManifestFile) -> _Place:
+    def of(cls, file: ManifestFile) -> ManifestRoot:
+        """Return that of a manifest."""
         if isinstance(file.place, Url):
             return cls(Url(file.place.url, file.place.options), file.options)
         return cls(os.path.dirname(os.path.abspath(file.place)), file.options)
 
-    def content(self, row: Row) -> Content:
+    def content(
+        self, id: str, url: str | None, offset: int | None = None, size: int | None = None, version: str | None = None
+    ) -> Content:
         """Return the bytes of a row."""
-        whole = self._file(row.url, row.size if row.offset is None else None)
-        if row.offset is None:
-            return whole
-        return PartContent(whole, row.id.rsplit("/", 1)[-1], row.offset, row.size or 0)
+        assert url is not None
+        whole = self._file(url, size if offset is None else None)
+        return whole if offset is None else PartContent(whole, id.rsplit("/", 1)[-1], offset, size or 0)
+
+    def part(self, ids: Sequence[str], urls: Sequence[str | None]) -> ManifestRoot:
+        """Return the same."""
+        return self
 
     def _file(self, url: str, size: int | None) -> File:
         if is_url(url):
@@ -140,122 +144,6 @@ class _Place:
         if not isinstance(self.folder, Url):
             return self.options
         return self.folder.options if same_system(self.folder.url, url) else None
-
-
-class ManifestCollection(RowCollection):
-    """A collection of the items that a manifest lists; see `open_manifest`."""
-
-    def __init__(
-        self,
-        rows: Any,
-        place: _Place,
-        modality: str,
-        decoder: Decoder,
-        label_sets: Sequence[tuple[str, ...]],
-        splits: Sequence[str | None] | None,
-        files: NDArray[np.int32] | None,
-        source: str,
-        notes: Sequence[str] = (),
-        limits: Limits | None = None,
-    ) -> None:
-        super().__init__(len(rows), _RowIds(rows), label_sets, splits, modality, source, notes, limits)
-        self._rows, self._place, self._decoder, self._files = rows, place, decoder, files
-        self._items = _Items(rows, place, decoder, self._label_sets, self._splits)
-
-    def _chosen(self, numbers: NDArray[np.int64]) -> ManifestCollection:
-        _, labels, splits = self._columns(numbers)
-        files = None if self._files is None else self._files[numbers]
-        return self._changed(self._rows.chosen(numbers), self._decoder, labels, splits, files)
-
-    def _with_columns(self, label_sets: Sequence[tuple[str, ...]], splits: Sequence[str | None]) -> ManifestCollection:
-        return self._changed(self._rows, self._decoder, label_sets, splits, self._files)
-
-    def _with_decoders(self, change: Callable[[Any], Any]) -> ManifestCollection:
-        return self._changed(self._rows, change(self._decoder), self._label_sets, self._splits, self._files)
-
-    def _changed(self, rows: Any, decoder: Decoder, labels: Any, splits: Any, files: Any) -> ManifestCollection:
-        others = self.source, self.notes, self.limits
-        return ManifestCollection(rows, self._place, self.modality, decoder, labels, splits, files, *others)
-
-    def _reference(self, start: int, stop: int) -> Any:
-        part = self[start:stop]
-        part.notes = ()
-        return _ManifestRows(part._changed(  # type: ignore[attr-defined]
-            part._rows, part._decoder, part._label_sets.compact(), part._splits.compact(), None  # type: ignore[attr-defined]
-        ))  # fmt: skip
-
-    def _whole_files(self) -> NDArray[np.bool_] | None:
-        if self._files is None:
-            return np.ones(max(0, len(self) - 1), bool)
-        return np.diff(self._files) != 0
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        columns = self._label_sets, self._splits, self._files
-        given = (self._rows, self._place, self.modality, self._decoder, *columns, self.source, self.notes, self.limits)
-        return ManifestCollection, given
-
-
-@dataclass(frozen=True)
-class _ManifestRows:
-    """A partition of a manifest."""
-
-    items: ManifestCollection
-
-    def open(self) -> Collection:
-        """Return the items."""
-        return self.items
-
-    def key(self) -> str:
-        """Describe the rows."""
-        own = self.items
-        about = [(one.values, hashlib.blake2b(one.codes.tobytes()).hexdigest()) for one in
-                 (own._label_sets, own._splits)]  # fmt: skip
-        return repr((own.modality, repr(own._decoder), own._rows.about(), about))
-
-
-class _RowIds(LazyList[str]):
-    """The ids of rows."""
-
-    def __init__(self, rows: Any) -> None:
-        self._rows = rows
-
-    def chosen(self, numbers: NDArray[np.int64]) -> _RowIds:
-        """Return some ids."""
-        return _RowIds(self._rows.chosen(numbers))
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __iter__(self) -> Iterator[str]:
-        return (row.id for row in self._rows)
-
-    def _at(self, number: int) -> str:
-        return self._rows[number].id
-
-
-class _Items(LazyList[Item]):
-    """The items of a manifest."""
-
-    def __init__(self, rows: Any, place: _Place, decoder: Decoder, label_sets: Any, splits: Any) -> None:
-        self._rows, self._place, self._decoder, self._label_sets, self._splits = (
-            rows,
-            place,
-            decoder,
-            label_sets,
-            splits,
-        )
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __iter__(self) -> Iterator[Item]:
-        return map(self._item, self._rows, self._label_sets, self._splits)
-
-    def _at(self, number: int) -> Item:
-        return self._item(self._rows[number], self._label_sets[number], self._splits[number])
-
-    def _item(self, row: Row, labels: tuple[str, ...], split: str | None) -> Item:
-        return Item(row.id, self._place.content(row), self._decoder, labels, split)
 
 
 def write_manifest(
@@ -312,8 +200,8 @@ def write_manifest(
         raise BagwiseError(f"The name of a manifest must end in {', '.join(sorted(_ENDINGS))}; got {os.fspath(place)}.")
     if end == ".parquet":
         require("pyarrow.parquet", "app", "Writing Parquet files")
-    several = next((item for item in collection if len(item.labels) > 1), None)
-    if several is not None:
+    if (collection.n_labels > 1).any():
+        several = collection[int(np.argmax(collection.n_labels > 1))]
         raise BagwiseError(f"Manifests have one label per item, but {several.id!r} has {len(several.labels)}.")
     names = ["id", "url", "label", *(["split"] if any(one is not None for one in collection.splits) else []), "size"]
     if any(isinstance(item.content, (TarMember, PartContent)) for item in collection):

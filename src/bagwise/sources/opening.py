@@ -22,24 +22,26 @@ from bagwise.sources.limits import Limits, as_limits
 from bagwise.sources.manifests import ManifestFile, as_manifest
 from bagwise.sources.media import VIDEO_ENDINGS, open_images, open_texts, open_videos
 from bagwise.sources.places import (
+    Listing,
     chosen_endings,
     ending,
-    is_file,
     list_place,
     nothing_found,
     with_endings,
-    without_file,
 )
 from bagwise.sources.plain_texts import TEXT_ENDINGS, likely_texts, look_like_texts
 from bagwise.sources.records import RECORD_ENDINGS, has_text_column, open_records
 from bagwise.sources.shards import Shards, as_shards
 
-__all__ = ["SeveralModalities", "has_endings", "modality_of", "open_collection"]
+__all__ = ["SeveralModalities", "found_source", "has_endings", "modality_of", "open_collection"]
+
+_Source = ManifestFile | Shards | Listing
 
 _ENDINGS = {"images": IMAGE_ENDINGS, "texts": TEXT_ENDINGS, "records": RECORD_ENDINGS, "videos": VIDEO_ENDINGS}
 # Modalities of which each file is an item, and the options that are about columns and layout of a table.
 _FILES = ("images", "texts", "videos")
 _OF_COLUMNS = ("label", "id", "split", "sep", "sheet")
+_BY_ENDING = {end: [one for one in _ENDINGS if end in _ENDINGS[one]] for end in set().union(*_ENDINGS.values())}
 # What to do with common files that are not read.
 _ADVICE = {".xls": "Save it as .xlsx or .csv.", ".ods": "Save it as .xlsx or .csv."}
 _ADVICE |= {".json": "Write one object per line into a .jsonl file.", ".pkl": "Save it as .csv, .npz or .parquet."}
@@ -129,19 +131,19 @@ def open_collection(
             if option not in accepted:
                 raise unknown_name("option of a table in memory", option, accepted)
         return open_frame(path, modality, **options)
-    if not isinstance(path, (str, os.PathLike, Shards)):
+    if not isinstance(path, (str, os.PathLike)):
         raise BagwiseError(
             f"A collection is opened from a path, a URL or a table in memory, got {type(path).__name__}. Lists of "
             'texts and images are one by name: {"text": texts, "label": labels}.'
         )
-    path, options = _place_of(path, storage_options, modality, options)
-    if isinstance(path, Shards) and mapping is not None:
-        path = replace(path, mapping=mapping)
+    found, options = _found(path, storage_options, modality, options)
+    if isinstance(found, Shards) and mapping is not None:
+        found = replace(found, mapping=mapping)
     if modality == "auto":
-        modality = modality_of(path, options)
+        modality = modality_of(found, options)
     if modality not in _MODALITIES:
         raise unknown_name(parameter_name("modality"), modality, ("auto", *_MODALITIES))
-    options = _columns_of_labels(path, modality, options)
+    options = _columns_of_labels(found, modality, options)
     reader = _reader(modality)
     accepted = _options_of(reader)
     for option in options:
@@ -153,31 +155,43 @@ def open_collection(
         others = ["tables" if known == "table" else known for known in others]
         listed = " and ".join(filter(None, (", ".join(others[:-1]), others[-1])))
         modality = "a table" if modality == "table" else modality
-        raise BagwiseError(f"{argument(option)} is for {listed}, but {os.fspath(path)} holds {modality}. Leave it out.")
-    return reader(path, **options)
+        raise BagwiseError(
+            f"{argument(option)} is for {listed}, but {os.fspath(found)} holds {modality}. Leave it out."
+        )
+    return reader(found, **options)
 
 
-def _place_of(path: Any, storage_options: Any, modality: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Return the path, URL, manifest or shards that are opened, and the options that are left for the reader."""
+def found_source(path: Any, limits: Limits, storage_options: Any = None, **columns: Any) -> _Source:
+    """Find out what a path or URL is: a manifest, shards, or a place with files, which is listed; each is done once.
+
+    `columns` are those of a manifest by their roles; `label` may be an ending of members of shards.
+    """
+    if isinstance(path, (ManifestFile, Shards, Listing)):
+        return path
+    place = as_place(path, storage_options if is_url(path) else None)
+    manifest = as_manifest(place, limits, **columns, options=storage_options)
+    return manifest or as_shards(place, limits, columns.get("label")) or list_place(place, limits)
+
+
+def _found(path: Any, storage_options: Any, modality: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return the source that is opened, see `found_source`, and the options that are left for the reader."""
     place = as_place(path, storage_options) if storage_options is not None and is_url(path) else as_place(path)
-    options = options | _annotation_urls(place, options)
-    if modality in ("auto", *_FILES) and not {"text", "columns"} & set(options):
-        limits, others = as_limits(options.get("limits")), dict(options)
-        own = options.get("labels") is None  # otherwise columns are those of the file of labels
-        columns = {
-            name: others[name] for name in ("label", "id", "split", "sep") if own and others.get(name) is not None
-        }
-        left = {name: value for name, value in options.items() if name not in _OF_COLUMNS} if own else others
-        manifest = as_manifest(place, limits, **columns, options=storage_options)
-        if manifest is not None:
-            return manifest, left
-        found = as_shards(place, limits, columns.get("label"))
-        if found is not None:
-            unused = next((name for name in ("id", "split", "sep", "sheet") if columns.get(name)), None)
-            if unused is not None:
-                raise BagwiseError(f"{argument(unused)} is for columns, but {found.source} has shards. Leave it out.")
-            return found, left
-    return as_place(place, None if isinstance(place, Url) else storage_options), options
+    options = options | _annotation_urls(getattr(place, "place", place), options)
+    if modality not in ("auto", *_FILES):
+        return as_place(place, None if isinstance(place, Url) else storage_options), options
+    own = options.get("labels") is None  # otherwise columns are those of the file of labels
+    columns = {name: options[name] for name in _OF_COLUMNS if own and options.get(name) is not None}
+    texts = {"text", "columns"} & set(options)
+    limits = as_limits(options.get("limits"))
+    of_rows = {name: value for name, value in columns.items() if name != "sheet"}
+    found = list_place(place, limits) if texts else found_source(place, limits, storage_options, **of_rows)
+    if isinstance(found, Listing):
+        as_place(place, None if isinstance(place, Url) else storage_options)  # an error: they are for URLs
+        return found, options
+    unused = next((name for name in columns if name != "label"), None)
+    if isinstance(found, Shards) and unused is not None:
+        raise BagwiseError(f"{argument(unused)} is for columns, but {found.source} has shards. Leave it out.")
+    return found, {name: value for name, value in options.items() if not own or name not in _OF_COLUMNS}
 
 
 def _annotation_urls(place: Any, options: Mapping[str, Any]) -> dict[str, Url]:
@@ -231,40 +245,42 @@ class SeveralModalities(BagwiseError):
         return SeveralModalities, (self.source, self.found)
 
 
-def modality_of(path: str | os.PathLike[str], options: Mapping[str, Any]) -> str:
+def modality_of(path: Any, options: Mapping[str, Any]) -> str:
     """Return the modality that `open_collection` opens with these options if it is not told."""
     if is_frame(path):
         return modality_of_frame(path, options)
-    path, options = _place_of(path, None, "auto", dict(options))
-    if isinstance(path, ManifestFile):
-        return _modality_of_names(os.fspath(path), manifests.sample_names(path, as_limits(options.get("limits"))))
-    if isinstance(path, Shards):
-        names = shards.sample_names(path, as_limits(options.get("limits")))
+    limits = as_limits(options.get("limits"))
+    found, options = _found(path, None, "auto", dict(options))
+    if isinstance(found, ManifestFile):
+        return _modality_of_names(os.fspath(found), manifests.sample_names(found, limits))
+    if isinstance(found, Shards):
+        names = shards.sample_names(found, limits)
         # a text beside an image or a video is its caption
         items = [name for name in names if ending(name) in IMAGE_ENDINGS | VIDEO_ENDINGS] or names
-        return _modality_of_names(os.fspath(path), items)
-    name = path.name if isinstance(path, Url) else os.path.basename(os.fspath(path))
-    if ending(name) in _TABLES and is_file(path):
-        return "table"
-    limits = as_limits(options.get("limits"))
-    contents, _ = list_place(path, limits)
+        return _modality_of_names(os.fspath(found), items)
+    source, contents = os.fspath(found), found
     if contents and all(ending(name) == ".parquet" or name == "_SUCCESS" for name in contents):
         return "table"
-    alone = list(contents) == [name] and is_file(path)
-    if alone and ending(name) in RECORD_ENDINGS and options.get("extensions") is None:
-        if {"text", "columns"} & set(options):
-            return "records"
-        layout = {option: options.get(option) for option in ("sep", "sheet", "encoding")}
-        try:
-            return "records" if has_text_column(name, contents[name], limits, **layout) else "table"
-        except BagwiseError as error:
-            raise BagwiseError(f"{contents[name].source} cannot be used: {str(error).rstrip('.')}.") from error
-    contents = without_file(contents, options.get("labels"))
+    if found.is_file:
+        (name,) = contents
+        if ending(name) in _TABLES:
+            return "table"
+        if ending(name) in RECORD_ENDINGS and options.get("extensions") is None:
+            if {"text", "columns"} & set(options):
+                return "records"
+            layout = {option: options.get(option) for option in ("sep", "sheet", "encoding")}
+            try:
+                return "records" if has_text_column(name, contents[name], limits, **layout) else "table"
+            except BagwiseError as error:
+                raise BagwiseError(f"{contents[name].source} cannot be used: {str(error).rstrip('.')}.") from error
+    contents = contents.without(options.get("labels"))
     if options.get("extensions") is not None:
-        return _modality_of_endings(os.fspath(path), contents, options["extensions"])
-    ends = {name: ending(name) for name in contents}
-    found = {modality: [name for name in ends if ends[name] in endings] for modality, endings in _ENDINGS.items()}
-    there = {modality: names for modality, names in found.items() if names}
+        return _modality_of_endings(source, contents, options["extensions"])
+    there: dict[str, list[str]] = {}
+    for name in contents:
+        for modality in _BY_ENDING.get(ending(name), ()):
+            there.setdefault(modality, []).append(name)
+    there = {modality: there[modality] for modality in _ENDINGS if modality in there}
     # a README.txt or a table beside the items is none of them
     for modality in ("texts", "records"):
         others = sum(len(names) for other, names in there.items() if other != modality)
@@ -275,9 +291,9 @@ def modality_of(path: str | os.PathLike[str], options: Mapping[str, Any]) -> str
     if not there.keys() - {"texts"} and not known and likely_texts(contents):
         return "texts"
     if not there:
-        raise _nothing_found(os.fspath(path), contents)
+        raise _nothing_found(source, contents)
     if len(there) > 1:
-        raise SeveralModalities(os.fspath(path), {modality: len(names) for modality, names in there.items()})
+        raise SeveralModalities(source, {modality: len(names) for modality, names in there.items()})
     return next(iter(there))
 
 
@@ -316,7 +332,7 @@ def _nothing_found(path: str, contents: Mapping[str, Content]) -> BagwiseError:
 
 def has_endings(path: str | os.PathLike[str], extensions: str, limits: Limits | None = None) -> bool:
     """Whether a source has files with these endings, see `chosen_endings`."""
-    return bool(with_endings(chosen_endings(extensions, frozenset()))(list_place(path, as_limits(limits))[0]))
+    return bool(with_endings(chosen_endings(extensions, frozenset()))(list_place(path, as_limits(limits))))
 
 
 def _modality_of_endings(path: str, contents: Mapping[str, Content], extensions: Any) -> str:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO, NamedTuple
 
-from bagwise._io.storage import as_place
 from bagwise._utils.json_text import parse_json
 from bagwise._utils.memory import readable_size
 from bagwise._utils.text import agree, unquote_formula
@@ -51,7 +50,6 @@ from bagwise.sources.places import (
     linked_notes,
     list_place,
     nothing_found,
-    without_file,
 )
 
 __all__ = ["RECORD_ENDINGS", "RecordContent", "RecordDecoder", "RecordFormat", "has_text_column", "open_records"]
@@ -328,10 +326,9 @@ def open_records(
     limits = as_limits(limits)
     if label_from not in ("auto", "column", "folder", "file"):
         raise unknown_name("label_from", label_from, ("auto", "column", "folder", "file"))
-    path = as_place(path)
-    source = os.fspath(path)
-    contents, ignored = list_place(path, limits)
-    contents = without_file(contents, labels)
+    listing = list_place(path, limits)
+    source, ignored = os.fspath(listing), listing.ignored
+    contents = listing.without(labels)
     endings = chosen_endings(extensions, RECORD_ENDINGS)
     names = [
         name for name in contents if ending(name) in RECORD_ENDINGS and (endings is None or ending(name) in endings)
@@ -341,10 +338,10 @@ def open_records(
     if sheet is not None and not any(ending(name) in SHEET_ENDINGS for name in names):
         raise BagwiseError(f"{argument('sheet')} is for Excel files, but {names[0]} is none.")
     wanted = Columns(() if text is None else (text,) if isinstance(text, str) else tuple(text), label, id, split)
-    by_folder = arrange(names)
+    by_folder = dict(zip(names, zip(*arrange(names), strict=True), strict=True))
     items: list[Item] = []
     skipped: list[Skipped] = []
-    notes: list[str] = linked_notes(path, ignored)
+    notes: list[str] = linked_notes(listing)
     beside = FewValues()
     for name in names:
         content = contents[name]
@@ -381,7 +378,8 @@ def open_records(
     classes = {item.labels for item in items} - {()}
     if len(classes) < 2 and label is None and labels is None:
         notes += likely_note(beside.likely, None if not classes else "All items have the same label. ")
-    return annotated(Collection(items, "texts", source, others, notes, skipped, limits), labels, splits)
+    about: dict[str, Any] = {"ignored": others, "notes": notes, "skipped": skipped, "limits": limits}
+    return annotated(Collection.of(items, "texts", source, **about), labels, splits)
 
 
 class Columns(NamedTuple):

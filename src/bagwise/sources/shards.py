@@ -11,25 +11,25 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bagwise._io.storage import Url, as_place, storage_errors
 from bagwise._utils.checks import as_count
 from bagwise._utils.json_text import parse_json
 from bagwise._utils.threads import map_in_order
 from bagwise.errors import BagwiseError, argument
-from bagwise.sources.archives import TarMember, is_tar, list_archive, tar_members
+from bagwise.sources.archives import Packed, TarMember, is_tar, list_archive, tar_members
 from bagwise.sources.collection import Collection
 from bagwise.sources.columns import USUAL_LABEL, chosen_column, usual_column
 from bagwise.sources.contents import File, FileContent, UrlContent
+from bagwise.sources.item_tables import arrow, coded, item_table, to_bytes, to_codes
 from bagwise.sources.items import Decoder
 from bagwise.sources.limits import Limits, as_limits
 from bagwise.sources.partitions import Partition
 from bagwise.sources.places import annotated, arrange, is_file, list_place
-from bagwise.sources.row_lists import Coded
-from bagwise.sources.shard_collection import ListedShard, ShardCollection
 
 __all__ = ["Shards", "as_shards", "open_partitions", "open_shards", "sample_names"]
 
@@ -90,7 +90,7 @@ def as_shards(path: Any, limits: Limits, label: str | None = None) -> Shards | N
         return None
     if not isinstance(place, Url) and not _only_tars(Path(place)):
         return None
-    contents, _ = list_place(place, limits)
+    contents = list_place(place, limits)
     if not contents or not all(map(is_tar, contents)):
         return None
     files = [one for one in contents.values() if isinstance(one, (FileContent, UrlContent))]
@@ -183,23 +183,91 @@ def open_shards(
 
     Its id is the name of the shard and that of the member; splits are the outermost folders of shards, as of files.
     """
-    by_folder = arrange(shards.names)
+    _, by_folder = arrange(shards.names)
     listing = _Listing(endings, labels == "folders", limits)
     if shards.mapping is None:
         listed = listing(shards)
     else:
         listed = [one for some in shards.mapping(listing, shards.parts(_MOST_PARTS)) for one in some]
     divided = isinstance(splits, str) and splits == "folders"
-    split_of = [by_folder[name][1] if divided else None for name in shards.names]
-    collection = ShardCollection.of(
-        shards.names, shards.files, listed, split_of, modality, decoder, shards.source, limits
-    )
+    collection = _joined(shards, listed, by_folder if divided else [None] * len(shards), modality, decoder, limits)
     if not len(collection):
         raise BagwiseError(
             f"{shards.source} holds no {modality}: none of the members of its {len(shards.files)} tar files ends in "
             f"{', '.join(sorted(endings or ['anything']))}. Others by {argument('extensions')}."
         )
     return annotated(collection, labels, splits)
+
+
+class ListedShard(NamedTuple):
+    """The items of a shard: what the process that opens a collection needs to know of them, and no more."""
+
+    stamp: tuple[Any, ...]
+    packed: Packed | None
+    names: list[str]
+    offsets: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    labels: list[str | None]
+
+
+class _Shard(NamedTuple):
+    file: File
+    stamp: tuple[Any, ...]
+    packed: Packed | None
+
+
+@dataclass(frozen=True)
+class ShardsRoot:
+    """Shards by their names, which are the urls of items; ids are these, and the names of members."""
+
+    by_name: Mapping[str, _Shard]
+
+    def content(self, id: str, url: Any, offset: Any, size: Any, version: str | None = None) -> TarMember:
+        """Return a member of a shard."""
+        shard = self.by_name[url]
+        return TarMember(shard.file, id[len(url) + 1 :], offset, size, shard.stamp, shard.packed)
+
+    def part(self, ids: Sequence[str], urls: Sequence[Any]) -> ShardsRoot:
+        """Return the shards of some members."""
+        return ShardsRoot({url: self.by_name[url] for url in dict.fromkeys(urls)})
+
+
+def _joined(
+    shards: Shards, listed: Sequence[ListedShard], splits: Sequence[str | None], modality: str, decoder: Decoder,
+    limits: Limits
+) -> Collection:  # fmt: skip
+    """Return the collection of the items of shards."""
+    _check_names(shards.names, shards.source)
+    sizes = [len(found.names) for found in listed]
+    limits.check("rows", sum(sizes), f"{shards.source} has more than {limits.rows:,} samples")
+    ids = (f"{name}/{member}" for name, found in zip(shards.names, listed, strict=True) for member in found.names)
+    numbers = np.repeat(np.arange(len(listed), dtype=np.int32), sizes)
+    table = item_table(
+        to_bytes(ids),
+        to_codes(label for found in listed for label in found.labels),
+        to_codes(splits).take(arrow().array(numbers)),
+        {
+            "url": coded(numbers, shards.names),
+            "offset": np.concatenate([found.offsets for found in listed]),
+            "size": np.concatenate([found.sizes for found in listed]),
+        },
+    )
+    root = {name: _Shard(file, found.stamp, found.packed) for name, file, found in zip(
+        shards.names, shards.files, listed, strict=True)}  # fmt: skip
+    return Collection(table, modality, decoder, ShardsRoot(root), source=shards.source, limits=limits)
+
+
+def _check_names(names: Sequence[str], source: str) -> None:
+    """Raise an error if ids, which begin with the names of shards, could be equal."""
+    known: set[str] = set()
+    for name in names:
+        if name in known:
+            raise BagwiseError(f"{source} has the shard {name!r} twice. Leave one out.")
+        known.add(name)
+    for name in names:
+        outer = next((name[:k] for k, sign in enumerate(name) if sign == "/" and name[:k] in known), None)
+        if outer is not None:
+            raise BagwiseError(f"{source} has a shard {outer!r}, and {name!r} below it as in a folder. Move one.")
 
 
 @dataclass(frozen=True)
@@ -228,10 +296,10 @@ class _Listing:
                 continue
             label = _label_of(sample, shards.label, self.limits) if self.labelled else None
             items.append(member)
-            labels.append(() if label is None else (label,))
+            labels.append(label)
         offsets, sizes = (np.array([getattr(one, name) for one in items], np.int64) for name in ("offset", "size"))
         stamp, packed = (members[0].stamp, members[0].packed) if members else ((), None)
-        return ListedShard(stamp, packed, [one.name for one in items], offsets, sizes, Coded.of(labels))
+        return ListedShard(stamp, packed, [one.name for one in items], offsets, sizes, labels)
 
 
 def _samples(members: Sequence[TarMember]) -> Iterator[dict[str, TarMember]]:

@@ -39,7 +39,6 @@ from bagwise.sources.items import Content, check_encoding, decode_text
 from bagwise.sources.limits import Limits, check_size
 from bagwise.sources.parquet import ParquetTable
 from bagwise.sources.places import ending
-from bagwise.sources.row_lists import RowIds
 
 __all__ = ["READERS", "WITH_COLUMNS", "as_csr", "check_shape", "strings_of"]
 
@@ -155,7 +154,7 @@ def _join(tables: list[tuple[str, Any, list[str]]]) -> RawTable:
     return RawTable(
         np.concatenate([X for _, X, _ in tables]),
         [label for _, _, labels in tables for label in labels],
-        RowIds.of_parts([(f"{split}:", len(X)) for split, X, _ in tables]),
+        [f"{split}:{row}" for split, X, _ in tables for row in range(len(X))],
         [split for split, X, _ in tables for _ in range(len(X))],
     )
 

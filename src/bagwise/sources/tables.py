@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import io
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,18 +19,17 @@ from bagwise._utils.matrices import first_not_finite
 from bagwise._utils.memory import readable_size
 from bagwise._utils.text import how_many
 from bagwise.errors import BagwiseError, argument
+from bagwise.sources.collection import Collection
 from bagwise.sources.columns import RawTable, Reading
 from bagwise.sources.contents import File, FileContent, as_file, local_copy
 from bagwise.sources.delimited import SHEET_ENDINGS, TAB_ENDINGS
 from bagwise.sources.h5ad import read_h5ad
-from bagwise.sources.items import Content, Item
+from bagwise.sources.item_tables import packed, to_codes, unpacked
 from bagwise.sources.limits import Limits, as_limits
-from bagwise.sources.places import annotated, ending, is_file, list_place
-from bagwise.sources.row_collection import RowCollection
-from bagwise.sources.row_lists import Coded, LazyList, RowIds
+from bagwise.sources.places import Listing, annotated, ending, is_file, list_place
 from bagwise.sources.table_files import READERS, WITH_COLUMNS, check_shape
 
-__all__ = ["TableCollection", "open_table"]
+__all__ = ["open_table"]
 
 _OF_ROWS = ("labels", "ids", "splits")
 
@@ -52,7 +50,7 @@ def open_table(
     labels: Any = None,
     splits: Any = None,
     limits: Limits | None = None,
-) -> TableCollection:
+) -> Collection:
     """Open a table of numbers.
 
     The matrix is read at once and is in ``.X`` of the collection. Sparse files give CSR matrices. Nothing in a file is
@@ -104,13 +102,14 @@ def open_table(
 
     Returns
     -------
-    collection : TableCollection
+    collection : Collection
     """
-    place = as_place(path)
+    found = path if isinstance(path, Listing) else None
+    place = as_place(path) if found is None else found.place
     source = os.fspath(place)
     end = ending(source)
     readers = READERS | {".h5ad": read_h5ad}
-    parts = parts_of(place, as_limits(limits))
+    parts = parts_of(place, as_limits(limits), found)
     if parts:
         end = ".parquet"
     elif end not in readers or not is_file(place):
@@ -148,24 +147,15 @@ def open_table(
     collection = collection_of(table, source, limits)
     given |= {"encoding": encoding, "layer": layer}
     if not parts:
-        collection._origin = _TableFile(file, stamp, tuple(given.items()), limits, np.arange(len(collection)))
-    return annotated(collection, labels, splits)  # type: ignore[return-value]
+        collection._file = TableFile(file, stamp, tuple(given.items()), limits, np.arange(len(collection)))
+    return annotated(collection, labels, splits)
 
 
-def collection_of(table: RawTable, source: str, limits: Limits) -> TableCollection:
+def collection_of(table: RawTable, source: str, limits: Limits) -> Collection:
     """Make a collection of a table that was checked."""
-    n = table.X.shape[0]
-    labels_of = Coded.same("", n) if table.labels is None else Coded.of(table.labels)
-    return TableCollection(
-        table.X,
-        ids=table.ids if table.ids is not None else RowIds(range(n)),
-        label_sets=labels_of.mapped(lambda label: (label,) if label else ()),
-        splits=table.splits,
-        feature_names=table.feature_names,
-        source=source,
-        notes=table.notes,
-        limits=limits,
-    )
+    labels = None if table.labels is None else to_codes(label or None for label in table.labels)
+    about: dict[str, Any] = {"source": source, "notes": table.notes, "limits": limits}
+    return Collection.from_matrix(table.X, table.ids, labels, table.splits, table.feature_names, **about)
 
 
 def check_table(table: RawTable, limits: Limits) -> None:
@@ -204,13 +194,13 @@ def _read_all(
         reading.limits.check("table_bytes", n_bytes, f"its files have {readable_size(n_bytes)} and more")
 
 
-def parts_of(place: Any, limits: Limits) -> list[Any]:
+def parts_of(place: Any, limits: Limits, found: Listing | None = None) -> list[Any]:
     """Return the files of a folder of Parquet files and nothing else, in order; none if it is something else."""
     if ending(os.fspath(place)) in READERS or (isinstance(place, os.PathLike) and not isinstance(place, (Url, Path))):
         return []
-    if is_file(place) or (not isinstance(place, Url) and not os.path.isdir(place)):
+    if found is None and (is_file(place) or (not isinstance(place, Url) and not os.path.isdir(place))):
         return []
-    contents, _ = list_place(place, limits)
+    contents = found or list_place(place, limits)
     names = [name for name in contents if name != "_SUCCESS"]
     if not names or not all(ending(name) == ".parquet" for name in names):
         return []
@@ -234,94 +224,8 @@ def joined(tables: Sequence[RawTable]) -> RawTable:
     return RawTable(np.concatenate([table.X for table in tables]), **others, feature_names=first.feature_names)
 
 
-class TableCollection(RowCollection):
-    """A collection of the rows of a matrix: ``collection[mask].X`` is ``collection.X[mask]``.
-
-    Parameters
-    ----------
-    X : ndarray or CSR array of shape (N, d)
-    ids : sequence of str
-    label_sets : sequence of tuples of str
-    splits : sequence of str or None, or None
-    feature_names : sequence of str, default=None
-        Names of the columns.
-    source : str, default="a table"
-        Origin, for messages.
-    notes : sequence of str, default=()
-        What was not obvious about the columns of a file.
-    limits : Limits, default=None
-        See `Collection`.
-
-    Attributes
-    ----------
-    X : ndarray or CSR array of shape (N, d)
-        The matrix, one row per item.
-    feature_names : list of str, or None
-    """
-
-    def __init__(
-        self,
-        X: Any,
-        ids: Sequence[str],
-        label_sets: Sequence[tuple[str, ...]],
-        splits: Sequence[str | None] | None = None,
-        feature_names: Sequence[str] | None = None,
-        source: str = "a table",
-        notes: Sequence[str] = (),
-        limits: Limits | None = None,
-    ) -> None:
-        super().__init__(X.shape[0], ids, label_sets, splits, "table", source, notes=notes, limits=limits)
-        self.X = X
-        self._origin: _TableFile | None = None
-        self.feature_names = None if feature_names is None else list(feature_names)
-        self._items = _Rows(source, X, self._ids, self._label_sets, self._splits)
-        if not isinstance(self._ids, RowIds) or not self._ids.differ:
-            self._check(list(self._ids), ())
-
-    def _chosen(self, numbers: NDArray[np.int64]) -> TableCollection:
-        others = self.feature_names, self.source, self.notes, self.limits
-        made = TableCollection(self.X[numbers], *self._columns(numbers), *others)  # type: ignore[call-arg]
-        if self._origin is not None:
-            made._origin = replace(self._origin, rows=self._origin.rows[numbers])
-        return made
-
-    def _with_columns(self, label_sets: Sequence[tuple[str, ...]], splits: Sequence[str | None]) -> TableCollection:
-        others = self.feature_names, self.source, self.notes, self.limits
-        made = TableCollection(self.X, self._ids, label_sets, splits, *others)
-        made._origin = self._origin
-        return made
-
-    def _reference(self, start: int, stop: int) -> Any:
-        if self._origin is None:
-            return super()._reference(start, stop)
-        numbers = np.arange(start, stop)
-        origin = replace(self._origin, rows=self._origin.rows[numbers])
-        _, labels, splits = self._columns(numbers)
-        return _TableRows(origin, labels.compact(), splits.compact())
-
-    def _whole_files(self) -> NDArray[np.bool_] | None:
-        return np.ones(max(0, len(self) - 1), bool)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, TableCollection):
-            return NotImplemented
-        if self.X.shape != other.X.shape or sp.issparse(self.X) != sp.issparse(other.X):
-            return False
-        differ = (self.X != other.X).nnz if sp.issparse(self.X) else not np.array_equal(self.X, other.X)
-        columns = (self._ids, other._ids), (self._label_sets, other._label_sets), (self._splits, other._splits)
-        return not differ and all(one == two for one, two in columns)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # the matrix once, not with every item
-        columns = self._ids, self._label_sets, self._splits
-        given = (self.X, *columns, self.feature_names, self.source, self.notes, self.limits)
-        return TableCollection, given, {"_origin": self._origin}
-
-
 @dataclass(frozen=True)
-class _TableFile:
+class TableFile:
     """The file of a table, how it was read, and the numbers of some of its rows."""
 
     file: File
@@ -330,90 +234,38 @@ class _TableFile:
     limits: Limits
     rows: NDArray[np.int64] = field(compare=False)
 
+    def chosen(self, rows: Any) -> TableFile:
+        """Return that of some of the rows."""
+        return replace(self, rows=self.rows[rows])
+
+    def of(self, items: Collection) -> TableRows:
+        """Return what opens items of these rows in another process."""
+        return TableRows(self, packed(items.table))
+
 
 @dataclass(frozen=True)
-class _TableRows:
-    """A partition of a table: rows of its file, which is read again."""
+class TableRows:
+    """Rows of a file, which is read again, and their ids, labels and splits."""
 
-    origin: _TableFile
-    label_sets: Coded[tuple[str, ...]]
-    splits: Coded[str | None]
+    file: TableFile
+    table: bytes = field(repr=False)
 
-    def open(self) -> TableCollection:
+    def open(self) -> Collection:
         """Read the file, unless it was the last one that was read, and return the rows."""
-        found = _table_of(self.origin)._chosen(self.origin.rows)
-        found.notes = ()
-        return found._with_columns(self.label_sets, self.splits)
+        whole = _table_of(self.file)
+        about: dict[str, Any] = {"source": whole.source, "feature_names": whole.feature_names, "limits": whole.limits}
+        items = Collection(unpacked(self.table), "table", whole.decoder, X=whole.X[self.file.rows], **about)
+        items._file = self.file
+        return items
 
     def key(self) -> str:
         """Describe the file and the rows."""
-        rows = hashlib.blake2b(self.origin.rows.tobytes()).hexdigest()
-        about = [(list(one.values), hashlib.blake2b(one.codes.tobytes()).hexdigest()) for one in
-                 (self.label_sets, self.splits)]  # fmt: skip
-        return repr((self.origin.file, self.origin.stamp, self.origin.given, rows, about))
+        hashes = (hashlib.blake2b(part).hexdigest() for part in (self.file.rows.tobytes(), self.table))
+        return repr((self.file.file, self.file.stamp, self.file.given, *hashes))
 
 
 @functools.lru_cache(maxsize=1)
-def _table_of(origin: _TableFile) -> TableCollection:
-    origin.file.check(origin.stamp)
-    path = origin.file.path if isinstance(origin.file, FileContent) else origin.file.place
-    return open_table(path, limits=origin.limits, **dict(origin.given))
-
-
-class _Rows(LazyList[Item]):
-    """The items of a table."""
-
-    def __init__(self, source: str, X: Any, *columns: Any) -> None:
-        self._source, self._X, self._columns = source, X, columns
-        self._decoder = RowDecoder()
-
-    def __len__(self) -> int:
-        return int(self._X.shape[0])
-
-    def __iter__(self) -> Iterator[Item]:
-        return map(self._item, range(len(self)), *self._columns)
-
-    def _at(self, number: int) -> Item:
-        return self._item(number, *(column[number] for column in self._columns))
-
-    def _item(self, number: int, id: str, labels: tuple[str, ...], split: str | None) -> Item:
-        return Item(id, RowContent(self._source, self._X, number, number), self._decoder, labels, split)
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class RowContent:
-    """Row `place` of a matrix, which has a `number` in its table. Is sent to other processes without the matrix."""
-
-    table: str
-    X: Any
-    number: int
-    place: int
-
-    @property
-    def source(self) -> str:
-        """The table and the row's number."""
-        return f"{self.table}:{self.number}"
-
-    def row(self) -> Any:
-        """Return the row: an array of shape (d,), or a sparse one of shape (1, d)."""
-        return self.X[[self.place]] if sp.issparse(self.X) else self.X[self.place]
-
-    def open(self) -> BinaryIO:
-        """Open the bytes of the row."""
-        row = self.row()
-        if not sp.issparse(row):
-            return io.BytesIO(row.tobytes())
-        return io.BytesIO(row.indices.astype(np.int64).tobytes() + row.data.tobytes())
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return RowContent, (self.table, self.X[[self.place]], self.number, 0)
-
-
-@dataclass(frozen=True)
-class RowDecoder:
-    """Returns rows as they are."""
-
-    def decode(self, content: Content) -> Any:
-        """Return the row."""
-        assert isinstance(content, RowContent)
-        return content.row()
+def _table_of(file: TableFile) -> Collection:
+    file.file.check(file.stamp)
+    path = file.file.path if isinstance(file.file, FileContent) else file.file.place
+    return open_table(path, limits=file.limits, **dict(file.given))

@@ -20,6 +20,7 @@ from bagwise.app.model.vectorizers import Progress, no_progress
 from bagwise.errors import BagwiseError, in_python
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import NothingReadError, Skipped
+from bagwise.sources.partitions import Partition
 
 __all__ = ["SUCCESS", "WrittenFeatures", "feature_table", "unique_names", "write_features"]
 
@@ -219,7 +220,7 @@ def _write_parts(job: _Job, storage: Storage, force: bool, client: Any) -> Writt
     _empty(storage, force)
     storage.check_writable()
     executor, n = executor_of(client, job.report), len(names)
-    references = [job.collection._reference(*bound) for bound in job.bounds]
+    references = [Partition.of(job.collection, *bound) for bound in job.bounds]
     shared, sizes = executor.share((job.maker, storage)), [stop - start for start, stop in job.bounds]
     try:
         parts = executor.map(_write_part, [shared] * n, references, names, step="Counting words", sizes=sizes)

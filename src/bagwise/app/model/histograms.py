@@ -113,7 +113,7 @@ def as_histograms(X: Any, n_columns: int, names: tuple[str, ...] | None = None, 
             what = f"{missing!r} is missing" if missing is not None else f"{surplus!r} is none of them"
         raise BagwiseError(f"The columns of X are not those the model was fitted to: {what}.")
     if isinstance(X, Collection):
-        X = X.X  # type: ignore[attr-defined]
+        X = X.X
     matrix: Any = sp.csr_array(as_format(X, "csr")) if sp.issparse(X) else np.asarray(X)
     if matrix.ndim != 2 or matrix.dtype.kind not in "fiub":
         raise BagwiseError(

@@ -128,9 +128,9 @@ def evaluate_model(
 
     Examples
     --------
-    >>> from bagwise.sources import TableCollection
+    >>> from bagwise.sources import Collection
     >>> from bagwise.app import evaluate_model, fit_model
-    >>> rows = TableCollection(np.array([[3, 1], [0, 1], [2, 0], [1, 2]]), list("1234"), [("a",), ("b",)] * 2)
+    >>> rows = Collection.from_matrix(np.array([[3, 1], [0, 1], [2, 0], [1, 2]]), list("1234"), [("a",), ("b",)] * 2)
     >>> evaluate_model(fit_model(rows, n_groups=2, folds=0), rows).confusion(2)
     array([[2, 0],
            [0, 2]])
@@ -250,9 +250,9 @@ def compare_criteria(
 
     Examples
     --------
-    >>> from bagwise.sources import TableCollection
+    >>> from bagwise.sources import Collection
     >>> from bagwise.app import compare_criteria
-    >>> rows = TableCollection(np.array([[4, 1, 0], [1, 0, 5]] * 3), list("abcdef"), [("cat",), ("dog",)] * 3)
+    >>> rows = Collection.from_matrix(np.array([[4, 1, 0], [1, 0, 5]] * 3), list("abcdef"), [("cat",), ("dog",)] * 3)
     >>> [(one.name, one.path.errors) for one in compare_criteria(rows, ["csm", "aib"], folds=3, sizes=[2])]
     [('csm', (0.0,)), ('aib', (0.0,))]
     """

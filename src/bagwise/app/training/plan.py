@@ -21,7 +21,6 @@ from bagwise.errors import BagwiseError
 from bagwise.merging.criteria import resolve_criterion
 from bagwise.merging.criteria.base import AdditiveScore
 from bagwise.sources.collection import Collection
-from bagwise.sources.tables import TableCollection
 
 __all__ = ["FitPlan", "plan_fit"]
 
@@ -118,9 +117,9 @@ def plan_fit(source: Any, **options: Any) -> FitPlan:
     Examples
     --------
     >>> import numpy as np
-    >>> from bagwise.sources import TableCollection
+    >>> from bagwise.sources import Collection
     >>> from bagwise.app import plan_fit
-    >>> rows = TableCollection(np.array([[4, 1, 0], [1, 0, 5]] * 3), list("abcdef"), [("cat",), ("dog",)] * 3)
+    >>> rows = Collection.from_matrix(np.array([[4, 1, 0], [1, 0, 5]] * 3), list("abcdef"), [("cat",), ("dog",)] * 3)
     >>> plan = plan_fit(rows, n_groups=2, folds=3)
     >>> plan.n_items, plan.n_words, plan.criterion, plan.sizes, plan.n_folds
     (6, 3, 'classifier', (2, 3), 3)
@@ -142,7 +141,7 @@ def plan_fit(source: Any, **options: Any) -> FitPlan:
         log.notes.append("All items are of one class, so words were merged without using classes.")
     validated = codes is not None and enough_for_folds(codes, classes, chosen, log)
     method = choose_method(chosen, modality, len(classes), words.vocabularies)
-    if isinstance(collection, TableCollection):
+    if modality == "table":
         method = adapt_to_table(method, collection.X, modality, chosen)
     if method.scaling is not None:
         log.notes.append(f"The {method.scaling}.")
@@ -175,7 +174,7 @@ def plan_fit(source: Any, **options: Any) -> FitPlan:
 def _words_of(collection: Collection, options: FitOptions, n_classes: int, n_grids: int) -> _Words:
     """Read some items, evenly spaced, and return what their words tell of those of all items."""
     n, modality = len(collection), collection.modality
-    if isinstance(collection, TableCollection):
+    if modality == "table":
         table = TableVectorizer()
         X = table.fit_transform(collection).matrix
         return _Words((table.n_words,), (X.nnz if sp.issparse(X) else X.size) / n)

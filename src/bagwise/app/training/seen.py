@@ -178,11 +178,11 @@ def seen_items(model: Model, collection: Collection, histograms: Any) -> SeenIte
 
     Examples
     --------
-    >>> from bagwise.sources import TableCollection
+    >>> from bagwise.sources import Collection
     >>> from bagwise.app import fit_model
-    >>> rows = TableCollection(np.array([[4, 1, 0], [1, 0, 5]] * 3), list("abcdef"), [("cat",), ("dog",)] * 3)
+    >>> rows = Collection.from_matrix(np.array([[4, 1, 0], [1, 0, 5]] * 3), list("abcdef"), [("cat",), ("dog",)] * 3)
     >>> model = fit_model(rows, n_groups=2, folds=0)
-    >>> new = TableCollection(np.array([[4, 1, 0], [2, 0, 5]]), ["x", "y"], [("cat",), ("dog",)])
+    >>> new = Collection.from_matrix(np.array([[4, 1, 0], [2, 0, 5]]), ["x", "y"], [("cat",), ("dog",)])
     >>> print(seen_items(model, new, new.X).sentence())
     1 of 2 items is exactly in the training data: x.
     """
