@@ -71,7 +71,7 @@ def test_compressed_shards_are_unpacked_where_they_are_read(client, tmp_path, on
     folder = write_shards(tmp_path / "packed", 2, 4, compressed=True)
     archives._unpacked.cache_clear()
     there = open_source(folder, FitOptions(), executor_of(client))
-    assert archives._unpacked.cache_info().currsize == 0
+    assert archives._unpacked.cache_info().currsize <= 1  # the first, whose names tell the modality
     monkeypatch.undo()
     here = open_collection(folder)
     equal_collections(there, here)
