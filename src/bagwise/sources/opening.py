@@ -12,7 +12,7 @@ from typing import Any
 from bagwise._io.storage import Url, as_place, is_url, same_system
 from bagwise._utils.text import how_many
 from bagwise.errors import BagwiseError, argument, parameter_name, unknown_name
-from bagwise.sources import manifests, shards
+from bagwise.sources import shards
 from bagwise.sources.annotations import LabelFile
 from bagwise.sources.collection import Collection
 from bagwise.sources.frames import is_frame, modality_of_frame, open_frame
@@ -267,7 +267,7 @@ def modality_of(path: Any, options: Mapping[str, Any]) -> str:
 def _modality_of(found: _Source, options: Mapping[str, Any]) -> str:
     limits = as_limits(options.get("limits"))
     if isinstance(found, ManifestFile):
-        return _modality_of_names(os.fspath(found), manifests.sample_names(found, limits))
+        return _modality_of_names(os.fspath(found), found.sample())
     if isinstance(found, Shards):
         names = shards.sample_names(found, limits)
         # a text beside an image or a video is its caption
