@@ -12,7 +12,6 @@ from typing import Any
 from bagwise._io.storage import Url, as_place, is_url, same_system
 from bagwise._utils.text import how_many
 from bagwise.errors import BagwiseError, argument, parameter_name, unknown_name
-from bagwise.sources import shards
 from bagwise.sources.annotations import LabelFile
 from bagwise.sources.collection import Collection
 from bagwise.sources.frames import is_frame, modality_of_frame, open_frame
@@ -31,7 +30,7 @@ from bagwise.sources.places import (
 )
 from bagwise.sources.plain_texts import TEXT_ENDINGS, likely_texts, look_like_texts
 from bagwise.sources.records import RECORD_ENDINGS, has_text_column, open_records
-from bagwise.sources.shards import Shards, as_shards
+from bagwise.sources.shards import Mapper, Shards, shards_of_listing, shards_of_pattern
 
 __all__ = ["SeveralModalities", "found_source", "has_endings", "located", "modality_of", "open_collection"]
 
@@ -59,7 +58,7 @@ def open_collection(
     modality: str = "auto",
     *,
     storage_options: Mapping[str, Any] | None = None,
-    mapping: shards.Mapper | None = None,
+    mapping: Mapper | None = None,
     **options: Any,
 ) -> Collection:
     r"""Open a collection: a folder or archive of images, texts or videos, a file of records, or a table.
@@ -169,8 +168,12 @@ def found_source(path: Any, limits: Limits, storage_options: Any = None, **colum
     if isinstance(path, (ManifestFile, Shards, Listing)):
         return path
     place = as_place(path, storage_options if is_url(path) else None)
-    manifest = as_manifest(place, limits, **columns, options=storage_options)
-    return manifest or as_shards(place, limits, columns.get("label")) or list_place(place, limits)
+    label = columns.get("label")
+    found = as_manifest(place, limits, **columns, options=storage_options) or shards_of_pattern(place, limits, label)
+    if found is not None:
+        return found
+    listing = list_place(place, limits)
+    return shards_of_listing(listing, label) or listing
 
 
 def _found(path: Any, storage_options: Any, modality: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -269,7 +272,7 @@ def _modality_of(found: _Source, options: Mapping[str, Any]) -> str:
     if isinstance(found, ManifestFile):
         return _modality_of_names(os.fspath(found), found.sample())
     if isinstance(found, Shards):
-        names = shards.sample_names(found, limits)
+        names = found.sample(limits)
         # a text beside an image or a video is its caption
         items = [name for name in names if ending(name) in IMAGE_ENDINGS | VIDEO_ENDINGS] or names
         return _modality_of_names(os.fspath(found), items)
