@@ -15,22 +15,12 @@ from bagwise._utils.extras import require
 from bagwise._utils.matrices import checked_csr
 from bagwise._utils.memory import readable_size
 from bagwise.errors import BagwiseError, argument
-from bagwise.sources.columns import (
-    USUAL_LABEL,
-    RawTable,
-    Reading,
-    chosen_column,
-    few_values,
-    likely_note,
-    optional_columns,
-    shortened,
-    taken_note,
-    usual_column,
-)
+from bagwise.sources.columns import RawTable, Reading, obs_roles, optional_columns
 from bagwise.sources.contents import FileContent
 from bagwise.sources.guarded import Send, read_guarded
 from bagwise.sources.limits import Limits
-from bagwise.sources.table_files import as_csr, check_shape, strings_of
+from bagwise.sources.matrix_files import as_csr, check_shape, strings_of
+from bagwise.sources.roles import few_values, likely_note, shortened, taken_note
 
 __all__ = ["different_names", "label_notes", "obs_columns", "read_h5ad"]
 
@@ -197,14 +187,9 @@ class _File:
         obs, var = self._group("obs"), self._group("raw/var" if layer == "raw" else "var")
         columns = self._columns(obs)
 
-        def column(wanted: str | None, *usual: str) -> str | None:
-            name = usual_column(usual, columns) if wanted is None else chosen_column(wanted, columns)
-            if name is None and wanted is not None:
-                raise BagwiseError(f"obs has no column {wanted!r}; there are {shortened(columns)}.")
-            return name
-
-        label = column(reading.label, *USUAL_LABEL)
-        chosen = {"labels": label, "splits": column(reading.split, "split"), "ids": column(reading.id)}
+        roles = obs_roles(columns, reading)
+        label = roles["label"]
+        chosen = {"labels": label, "splits": roles["split"], "ids": roles["id"]}
         n_rows = self._send_strings("index", obs, self._index_of(obs))
         n_columns = self._send_strings("names", var, self._index_of(var))
         for what, name in chosen.items():

@@ -12,18 +12,16 @@ from bagwise._io.storage import STORES, Url
 from bagwise._utils.extras import require
 from bagwise._utils.text import unquote_formula
 from bagwise.errors import BagwiseError, argument
-from bagwise.sources.columns import USUAL_LABEL, chosen_column, shortened, split_name, usual_column
 from bagwise.sources.contents import as_file
-from bagwise.sources.delimited import head_of
 from bagwise.sources.item_tables import arrow, item_table, to_bytes, to_codes
 from bagwise.sources.limits import Limits
 from bagwise.sources.parquet import opened_parquet
 from bagwise.sources.places import ending
-from bagwise.sources.records import JSON_ENDINGS, RecordFormat
+from bagwise.sources.read_table import Layout, Table, read_table
+from bagwise.sources.roles import assign_roles, shortened, split_name
 
-__all__ = ["USUAL_URL", "ManifestFile", "Row", "first_rows", "manifest_table"]
+__all__ = ["ManifestFile", "Row", "first_rows", "manifest_table"]
 
-USUAL_URL = ("url", "uri")
 _EMPTY = "it has no rows, only names of columns"
 # Rows that are decoded at a time, and groups of rows that are kept.
 _ROWS, _GROUPS = 1 << 16, 4
@@ -71,18 +69,11 @@ class _Columns(NamedTuple):
     @classmethod
     def found_in(cls, names: Sequence[str], file: ManifestFile) -> _Columns:
         """Find columns as told, or by their usual names."""
-
-        def column(wanted: str | None, *usual: str) -> str | None:
-            name = usual_column(usual, names) if wanted is None else chosen_column(wanted, names)
-            if name is None and wanted is not None:
-                raise BagwiseError(f"there is no column {wanted!r}; there are {shortened(names)}")
-            return name
-
-        label, split, id = column(file.label, *USUAL_LABEL), column(file.split, "split"), column(file.id, "id")
-        url = column(None, *USUAL_URL)
+        sought = dict.fromkeys(("url", "id", "label", "split", "size", "offset"))
+        roles = assign_roles(names, sought | {"id": file.id, "label": file.label, "split": file.split})
+        url, id, label, split, size, offset = (roles[role] for role in sought)
         if url is None:
             raise BagwiseError(f"none of its columns is named url; there are {shortened(names)}")
-        offset, size = column(None, "offset"), column(None, "size")
         if offset is not None and (size is None or id is None):
             raise BagwiseError("it has a column offset, of parts of files, which needs columns size and id as well")
         return cls(url, id, label, split, size, offset)
@@ -96,7 +87,9 @@ class _Columns(NamedTuple):
 def first_rows(file: ManifestFile, limits: Limits, n: int) -> list[Row]:
     """Return the first rows of a manifest."""
     if ending(os.fspath(file)) != ".parquet":
-        return _some([row for (row, _, _), _ in zip(_text_rows(file, limits), range(n), strict=False)])
+        (ids, urls, sizes, offsets, *_), _ = _read_text(file, limits)
+        nothing = [None] * len(ids)
+        return _some([Row(*row) for row in zip(ids, urls, sizes or nothing, offsets or nothing, strict=True)][:n])
     with opened_parquet(as_file(file.place), limits) as opened:
         columns = _Columns.found_in(opened.schema_arrow.names, file)
         _check_types(opened.schema_arrow, columns)
@@ -217,66 +210,35 @@ def _rows_of(batch: Any, columns: _Columns) -> Iterator[Row]:
 
 
 def _read_text(file: ManifestFile, limits: Limits) -> tuple[list[Any], bool]:
-    told: list[_Columns] = []
-    found = list(_text_rows(file, limits, told))
-    if not found:
-        raise BagwiseError(_EMPTY)
-    columns = told[0]
-    rows, labels, splits = zip(*found, strict=True)
-    ids, urls, sizes, offsets = map(list, zip(*rows, strict=True))
-    return [
-        ids,
-        urls,
-        sizes if columns.size else [],
-        offsets if columns.offset else [],
-        labels if columns.label else [],
-        splits if columns.split else [],
-    ], columns.id is None
-
-
-def _text_rows(
-    file: ManifestFile, limits: Limits, told: list[_Columns] | None = None
-) -> Iterator[tuple[Row, str, str]]:
-    """Yield row, label and split of a CSV, TSV or JSONL file; `told` gets its columns."""
-    name, content = os.fspath(file), as_file(file.place)
-    head = "" if ending(name) in JSON_ENDINGS else head_of(content, None)
-    format = RecordFormat.of(name, sep=file.sep, quote="auto" if ending(name) == ".csv" else None, head=head)
-    local, absolute, columns = re.compile(_LOCAL), re.compile(_ABSOLUTE), None
+    """Read a CSV, TSV or JSON lines file."""
+    table = read_table(as_file(file.place), os.path.basename(os.fspath(file)), Layout(file.sep), limits)
+    if table.bad:
+        raise BagwiseError(f"row {table.bad[0][0]}: {table.bad[0][1]}")
+    columns = _Columns.found_in(table.names, file)
+    urls = _texts(table, columns.url)
+    local, absolute = re.compile(_LOCAL), re.compile(_ABSOLUTE)
     allowed = re.compile(_allowed(file.place)) if isinstance(file.place, Url) else None
-    with content.open() as opened:
-        format, start = format.with_header(opened, limits)
-        for number, (_, _, fields) in enumerate(format.scan(opened, start, limits), start=1):
-            limits.check("rows", number, f"it has more than {limits.rows:,} rows")
-            if isinstance(fields, BagwiseError):
-                raise BagwiseError(f"row {number}: {fields}")
-            if columns is None:
-                columns = _Columns.found_in(format.names or list(fields), file)
-                if told is not None:
-                    told.append(columns)
-            url = _text(fields, columns.url, number)
-            _check_urls(0, len(url), "\0" in url)
-            if allowed is not None:
-                foreign = absolute.search(url) is not None and allowed.search(url) is None
-                _check_remote(foreign or local.search(url) is not None)
-            id = url if columns.id is None else _text(fields, columns.id, number)
-            size, offset = (_whole(fields, name, number) for name in (columns.size, columns.offset))
-            label, split = (_text(fields, name, number) for name in (columns.label, columns.split))
-            yield Row(id, url, size, offset), label, split
-        if columns is None and format.names is not None:
-            _Columns.found_in(format.names, file)
+    for url in urls:
+        _check_urls(0, len(url), "\0" in url)
+        if allowed is not None:
+            foreign = absolute.search(url) is not None and allowed.search(url) is None
+            _check_remote(foreign or local.search(url) is not None)
+    ids = _texts(table, columns.id) if columns.id else urls
+    numbers = [
+        [] if name is None else [_whole(one, name, number) for number, one in enumerate(table.strings(name), start=1)]
+        for name in (columns.size, columns.offset)
+    ]
+    others = [_texts(table, name) if name else [] for name in (columns.label, columns.split)]
+    return [ids, urls, *numbers, *others], columns.id is None
 
 
-def _text(fields: Mapping[str, Any], name: str | None, number: int) -> str:
-    value = None if name is None else fields.get(name)
-    if isinstance(value, (dict, list)):
-        raise BagwiseError(f"row {number}: {name!r} is a JSON {type(value).__name__}, expected a string")
-    return "" if value is None else unquote_formula(str(value))
+def _texts(table: Table, name: str) -> list[str]:
+    return [unquote_formula(one) for one in table.strings(name)]
 
 
-def _whole(fields: Mapping[str, Any], name: str | None, number: int) -> int | None:
-    value = None if name is None else fields.get(name)
-    if value is None or value == "":
+def _whole(value: str, name: str, number: int) -> int | None:
+    if not value:
         return None
-    if not str(value).isdecimal() or len(str(value)) > 18:
+    if not value.isdecimal() or len(value) > 18:
         raise BagwiseError(f"row {number}: {name!r} is {value!r:.50}, expected a whole number")
     return int(value)

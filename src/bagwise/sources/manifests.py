@@ -20,15 +20,14 @@ from bagwise._utils.text import quote_formula
 from bagwise.errors import BagwiseError
 from bagwise.sources.archives import TarMember
 from bagwise.sources.collection import Collection
-from bagwise.sources.columns import USUAL_TEXT, usual_column
 from bagwise.sources.contents import File, FileContent, PartContent, UrlContent, as_file
-from bagwise.sources.delimited import TAB_ENDINGS, column_names
 from bagwise.sources.item_tables import item_table
 from bagwise.sources.items import Content, Decoder, Item
 from bagwise.sources.limits import Limits
-from bagwise.sources.manifest_rows import USUAL_URL, ManifestFile, first_rows, manifest_table
+from bagwise.sources.manifest_rows import ManifestFile, first_rows, manifest_table
 from bagwise.sources.places import annotated, ending, is_file
-from bagwise.sources.records import JSON_ENDINGS, RecordFormat
+from bagwise.sources.read_table import JSON_ENDINGS, TAB_ENDINGS, Layout, table_names
+from bagwise.sources.roles import assign_roles
 
 __all__ = ["ManifestFile", "ManifestRoot", "as_manifest", "open_manifest", "sample_names"]
 __all__ += ["write_manifest"]
@@ -47,20 +46,11 @@ def as_manifest(path: Any, limits: Limits, **given: Any) -> ManifestFile | None:
     if end not in _ENDINGS or not is_file(place):
         return None
     try:
-        names = _names_of(place, end, limits, given.get("sep"))
+        names = table_names(as_file(place), os.path.basename(os.fspath(place)), Layout(given.get("sep")), limits)
     except BagwiseError:
         return None  # told by the reader of what it is
-    if usual_column(USUAL_URL, names) is None or usual_column(USUAL_TEXT, names) is not None:
-        return None
-    return ManifestFile(place, **given)
-
-
-def _names_of(place: Any, end: str, limits: Limits, sep: str | None) -> Sequence[str]:
-    if end not in JSON_ENDINGS:
-        return column_names(place, limits, sep=sep)
-    with as_file(place).open() as file:
-        first = next(RecordFormat.of(os.fspath(place)).scan(file, 0, limits), None)
-    return list(first.fields) if first is not None and isinstance(first.fields, dict) else []
+    roles = assign_roles(names, {"url": None, "text": None})
+    return None if roles["url"] is None or roles["text"] is not None else ManifestFile(place, **given)
 
 
 def open_manifest(
