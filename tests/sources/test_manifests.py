@@ -156,11 +156,11 @@ def test_a_manifest_by_url_names_stores_and_servers(tmp_path, ending):
 
 
 def test_a_manifest_by_url_does_not_choose_who_gets_credentials():
-    place = ManifestRoot.of(ManifestFile(Url("https://host/m.csv", {"token": "x"}), options={"token": "x"}))
+    place = ManifestRoot.of(ManifestFile(Url("https://host/m.csv", {"token": "x"}), Limits(), options={"token": "x"}))
     given = {url: place.content(url, url).place.options for url in (
         "a.jpg", "https://host/a.jpg", "https://other/a.jpg", "http://host/a.jpg", "s3://host/a.jpg")}  # fmt: skip
     assert [url for url, options in given.items() if options] == ["a.jpg", "https://host/a.jpg"]
-    place = ManifestRoot.of(ManifestFile(Url("s3://bucket/m.csv", {"key": "x"})))
+    place = ManifestRoot.of(ManifestFile(Url("s3://bucket/m.csv", {"key": "x"}), Limits()))
     assert place.content("a", "s3://other/a.jpg").place.options == {"key": "x"}
 
 
@@ -335,8 +335,10 @@ def test_others_may_list_shards(shards):
 
 
 def test_a_shard_by_url_is_read_once(shards, monkeypatch):
+    from bagwise.sources.archives import _unpacked
     from bagwise.sources.contents import UrlContent
 
+    _unpacked.cache_clear()
     (part,) = open_partitions("memory://shards/images-{000..000}.tar", modality="images")
     reads, read = [], UrlContent.read
     monkeypatch.setattr(UrlContent, "read", lambda self, *given: reads.append(given) or read(self, *given))

@@ -25,7 +25,7 @@ from bagwise.sources.frames import is_frame
 from bagwise.sources.items import SkippedItemsWarning
 from bagwise.sources.limits import Limits, as_limits
 from bagwise.sources.manifests import as_manifest
-from bagwise.sources.opening import modality_of, open_collection
+from bagwise.sources.opening import located, open_collection
 
 __all__ = [
     "DESCRIPTORS",
@@ -435,13 +435,15 @@ def open_source(source: Any, options: FitOptions, executor: Executor | None = No
         given["storage_options"] = options.storage_options
     if executor is not None:
         given["mapping"] = executor.mapping("Listing shards")
-    modality = modality_of(source, given) if options.modality == "auto" else options.modality
+    modality = options.modality
+    if modality == "auto":
+        source, modality = located(source, given)
     if modality == "records":
         given["on_error"] = options.on_error
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SkippedItemsWarning)  # those who read items tell of these, too
         collection = open_collection(source, modality, **given)
-    several = next((item for item in collection if len(item.labels) > 1), None) if options.labels else None
+    several = collection.several() if options.labels else None
     if several is not None:
         first, second, *_ = several.labels
         raise BagwiseError(

@@ -277,10 +277,11 @@ class Collection(Sequence[Item]):
         Also of objects if the strings would take more than 64 MiB, since all are as wide as the longest one. Raises an
         error if an item has several labels; use `label_sets` then.
         """
-        self._check_one_label()
-        if not len(self):
+        several, codes, n = self.several(), self.codes_in(self.classes), len(self)
+        if several is not None:
+            raise several_labels(several.id, several.labels)
+        if not n:
             return np.empty(0, dtype=object)
-        codes, n = self.codes, len(self)
         longest = max(map(len, self.classes), default=0)
         objects = bool((codes < 0).any()) or 4 * longest * n > _WIDE
         return np.array([*self.classes, None][: None if objects else -1], dtype=object if objects else str)[codes]
@@ -305,13 +306,15 @@ class Collection(Sequence[Item]):
         used = np.unique(codes).tolist()
         return tuple(sorted({label for code in used for label in known[code]}))
 
-    @cached_property
-    def codes(self) -> NDArray[np.int64]:
-        """The label of each item as its number in `classes`, -1 without one; an error if an item has several."""
-        self._check_one_label()
+    def codes_in(self, classes: Sequence[str]) -> NDArray[np.int64]:
+        """Return the label of each item as its number in `classes`; -1 for none, several, and other labels."""
         codes, known = self._label_codes
-        number = {label: k for k, label in enumerate(self.classes)}
-        return np.array([number.get(labels[0], -1) if labels else -1 for labels in known], np.int64)[codes]
+        number = {label: k for k, label in enumerate(classes)}
+        return np.array([number.get(some[0], -1) if len(some) == 1 else -1 for some in known], np.int64)[codes]
+
+    def several(self) -> Item | None:
+        """Return the first item with several labels, if there is one."""
+        return self[int(np.argmax(self.n_labels > 1))] if (self.n_labels > 1).any() else None
 
     @cached_property
     def n_labels(self) -> NDArray[np.int64]:
@@ -326,11 +329,6 @@ class Collection(Sequence[Item]):
     @cached_property
     def _split_codes(self) -> tuple[NDArray[np.int32], list[str]]:
         return codes_of(self.table.column("split"))
-
-    def _check_one_label(self) -> None:
-        if (self.n_labels > 1).any():
-            first = self[int(np.argmax(self.n_labels > 1))]
-            raise several_labels(first.id, first.labels)
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -386,7 +384,7 @@ class Collection(Sequence[Item]):
     def _changed(self, table: Any, rows: Any = None) -> Collection:
         """Return the collection with another table, of some of the rows, or of all."""
         other = copy.copy(self)
-        for name in ("classes", "codes", "n_labels", "_label_codes", "_split_codes"):
+        for name in ("classes", "n_labels", "_label_codes", "_split_codes"):
             vars(other).pop(name, None)
         other.table = table
         if rows is not None and self.X is not None:

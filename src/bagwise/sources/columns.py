@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bagwise._utils.memory import readable_size
 from bagwise._utils.text import how_many, unquote_formula
 from bagwise.errors import BagwiseError, argument, unknown_name
-from bagwise.sources.delimited_rows import MISSING, is_number
+from bagwise.sources.delimited import MISSING, is_number
 from bagwise.sources.limits import Limits
 from bagwise.sources.read_table import Layout, Table
 from bagwise.sources.roles import (
@@ -76,11 +76,11 @@ def optional_columns(others: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     return dict(others)
 
 
-def obs_roles(names: Sequence[str], reading: Reading) -> Roles:
+def obs_roles(names: Sequence[str], chosen: Mapping[str, Any]) -> Roles:
     """Find the columns of labels, splits and ids of `obs` of AnnData, whose index has the ids otherwise."""
     usual = {role: USUAL[role] for role in ("label", "split")}
     try:
-        return assign_roles(names, {"label": reading.label, "split": reading.split, "id": reading.id}, usual=usual)
+        return assign_roles(names, {role: chosen[role] for role in ("label", "split", "id")}, usual=usual)
     except BagwiseError as error:
         raise BagwiseError(f"in obs {error}.") from error
 

@@ -7,7 +7,6 @@ import io
 import os
 import tempfile
 import threading
-from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -113,7 +112,8 @@ class UrlContent:
         if size > _BLOCK:
             return self._request(offset, offset + size)
         first, last = offset // _BLOCK, max(offset, offset + size - 1) // _BLOCK
-        parts = [_blocks.get(self, number) for number in range(first, last + 1)]
+        with _lock(self):  # a block that several threads want is requested once
+            parts = [_block(self, number) for number in range(first, last + 1)]
         start = offset - first * _BLOCK
         return b"".join(parts)[start : start + size]
 
@@ -213,42 +213,15 @@ def _unchanged(content: UrlContent, stamp: tuple[Any, ...] | None) -> bool:
     return content.stamp() == stamp
 
 
-class _Blocks:
-    """The last blocks of files by URL. A block that several threads want is requested once."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[UrlContent, int], bytes] = OrderedDict()
-        self._awaited: dict[tuple[UrlContent, int], threading.Lock] = {}
-
-    def get(self, content: UrlContent, number: int) -> bytes:
-        """Return a block of a file, shorter at its end."""
-        key = (content, number)
-        with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key]
-            awaited = self._awaited.setdefault(key, threading.Lock())
-        with awaited:
-            with self._lock:
-                if key in self._kept:
-                    return self._kept[key]
-            try:
-                block = content._request(number * _BLOCK, (number + 1) * _BLOCK)
-            finally:
-                with self._lock:
-                    self._awaited.pop(key, None)
-            with self._lock:
-                self._kept[key] = block
-                while len(self._kept) > _KEPT:
-                    self._kept.popitem(last=False)
-            return block
-
-    def __reduce__(self) -> str:
-        return "_blocks"
+@functools.lru_cache(maxsize=1024)
+def _lock(content: UrlContent) -> threading.Lock:
+    return threading.Lock()
 
 
-_blocks = _Blocks()
+@functools.lru_cache(maxsize=_KEPT)
+def _block(content: UrlContent, number: int) -> bytes:
+    """Return a block of a file, shorter at its end."""
+    return content._request(number * _BLOCK, (number + 1) * _BLOCK)
 
 
 class _RemoteFile(io.RawIOBase):

@@ -437,7 +437,7 @@ def _anndata_table(source: Any, reading: Reading) -> RawTable:
     if reading.keep:
         raise BagwiseError(f"{argument('keep')} is for columns of tables, but this is AnnData. Leave it out.")
     names = list(_names(source.obs))
-    roles = obs_roles(names, reading)
+    roles = obs_roles(names, {role: getattr(reading, role) for role in ("label", "split", "id")})
     chosen = {what: roles[role] for role, what in (("label", "labels"), ("split", "splits"), ("id", "ids"))}
     obs = _Frame(source.obs).table() if names else None
     others = {what: obs.strings(name) for what, name in chosen.items() if obs is not None and name is not None}

@@ -12,7 +12,6 @@ from typing import Any
 from bagwise._io.storage import Url, as_place, is_url, same_system
 from bagwise._utils.text import how_many
 from bagwise.errors import BagwiseError, argument, parameter_name, unknown_name
-from bagwise.sources import manifests, shards
 from bagwise.sources.annotations import LabelFile
 from bagwise.sources.collection import Collection
 from bagwise.sources.contents import as_file, local_copy
@@ -42,9 +41,10 @@ from bagwise.sources.read_table import (
     table_names,
 )
 from bagwise.sources.records import has_texts, open_records
-from bagwise.sources.shards import Shards, as_shards
+from bagwise.sources.shards import Mapper, Shards, shards_of_listing, shards_of_pattern
 
-__all__ = ["SeveralModalities", "column_names", "found_source", "has_endings", "modality_of", "open_collection"]
+__all__ = ["SeveralModalities", "column_names", "found_source", "has_endings", "located", "modality_of"]
+__all__ += ["open_collection"]
 
 _Source = ManifestFile | Shards | Listing
 
@@ -70,7 +70,7 @@ def open_collection(
     modality: str = "auto",
     *,
     storage_options: Mapping[str, Any] | None = None,
-    mapping: shards.Mapper | None = None,
+    mapping: Mapper | None = None,
     **options: Any,
 ) -> Collection:
     r"""Open a collection: a folder or archive of images, texts or videos, a file of records, or a table.
@@ -152,7 +152,7 @@ def open_collection(
     if isinstance(found, Shards) and mapping is not None:
         found = replace(found, mapping=mapping)
     if modality == "auto":
-        modality = modality_of(found, options)
+        modality = _modality_of(found, options)
     if modality not in _MODALITIES:
         raise unknown_name(parameter_name("modality"), modality, ("auto", *_MODALITIES))
     options = _columns_of_labels(found, modality, options)
@@ -181,8 +181,12 @@ def found_source(path: Any, limits: Limits, storage_options: Any = None, **colum
     if isinstance(path, (ManifestFile, Shards, Listing)):
         return path
     place = as_place(path, storage_options if is_url(path) else None)
-    manifest = as_manifest(place, limits, **columns, options=storage_options)
-    return manifest or as_shards(place, limits, columns.get("label")) or list_place(place, limits)
+    label = columns.get("label")
+    found = as_manifest(place, limits, **columns, options=storage_options) or shards_of_pattern(place, limits, label)
+    if found is not None:
+        return found
+    listing = list_place(place, limits)
+    return shards_of_listing(listing, label) or listing
 
 
 def _found(path: Any, storage_options: Any, modality: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -190,16 +194,18 @@ def _found(path: Any, storage_options: Any, modality: str, options: dict[str, An
     path, sheet = split_table(path)
     options = options if sheet is None else {"sheet": sheet} | options
     place = as_place(path, storage_options) if storage_options is not None and is_url(path) else as_place(path)
-    options = options | _annotation_urls(getattr(place, "place", place), options)
+    origin = getattr(place, "place", place)  # of what is listed already
+    options = options | _annotation_urls(origin, options)
     if modality not in ("auto", *_FILES):
-        return as_place(place, None if isinstance(place, Url) else storage_options), options
+        as_place(origin, None if isinstance(origin, Url) else storage_options)  # an error: they are for URLs
+        return place, options
     own = options.get("labels") is None  # otherwise columns are those of the file of labels
     columns = {name: options[name] for name in _OF_COLUMNS if own and options.get(name) is not None}
     limits = as_limits(options.get("limits"))
     of_rows = {name: value for name, value in columns.items() if name not in ("sheet", "header")}
     found = list_place(place, limits) if "text" in options else found_source(place, limits, storage_options, **of_rows)
     if isinstance(found, Listing):
-        as_place(place, None if isinstance(place, Url) else storage_options)  # an error: they are for URLs
+        as_place(origin, None if isinstance(origin, Url) else storage_options)
         return found, options
     unused = next((name for name in columns if name != "label"), None)
     if isinstance(found, Shards) and unused is not None:
@@ -258,16 +264,29 @@ class SeveralModalities(BagwiseError):
         return SeveralModalities, (self.source, self.found)
 
 
+def located(path: Any, options: Mapping[str, Any]) -> tuple[Any, str]:
+    """Return a source that is listed already, and the modality that `open_collection` opens if it is not told.
+
+    Both go to `open_collection` instead of the path, with the same options, so that a place is listed once.
+    """
+    if is_frame(path):
+        return path, modality_of_frame(path, options)
+    others = dict(options)
+    found, others = _found(path, others.pop("storage_options", None), "auto", others)
+    return found, _modality_of(found, others)
+
+
 def modality_of(path: Any, options: Mapping[str, Any]) -> str:
     """Return the modality that `open_collection` opens with these options if it is not told."""
-    if is_frame(path):
-        return modality_of_frame(path, options)
+    return located(path, options)[1]
+
+
+def _modality_of(found: _Source, options: Mapping[str, Any]) -> str:
     limits = as_limits(options.get("limits"))
-    found, options = _found(path, None, "auto", dict(options))
     if isinstance(found, ManifestFile):
-        return _modality_of_names(os.fspath(found), manifests.sample_names(found, limits))
+        return _modality_of_names(os.fspath(found), found.sample())
     if isinstance(found, Shards):
-        names = shards.sample_names(found, limits)
+        names = found.sample(limits)
         # a text beside an image or a video is its caption
         items = [name for name in names if ending(name) in IMAGE_ENDINGS | VIDEO_ENDINGS] or names
         return _modality_of_names(os.fspath(found), items)

@@ -368,11 +368,10 @@ def collect(
 
     limits = limits or Limits()
     source = found_source(path, limits)
-    given: dict[str, Any] = {"labels": labels, "splits": splits, "limits": limits}
     if isinstance(source, ManifestFile):
-        return open_manifest(source, modality, decoder, **given)
+        return open_manifest(source, modality, decoder, labels=labels, splits=splits)
     if isinstance(source, Shards):
-        return open_shards(source, modality, decoder, accepted, **given)
+        return open_shards(source, modality, decoder, accepted, labels=labels, splits=splits, limits=limits)
     listing = list_place(source, limits).without(labels)
     shown = os.fspath(listing)
     chosen = choose(listing)

@@ -28,7 +28,7 @@ from bagwise._utils.text import how_many
 from bagwise.errors import BagwiseError, argument, in_python
 from bagwise.sources.archives import check_zip
 from bagwise.sources.contents import FileContent, UrlContent
-from bagwise.sources.delimited_rows import (
+from bagwise.sources.delimited import (
     HEAD,
     as_separator,
     first_rows,

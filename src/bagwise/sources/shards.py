@@ -10,28 +10,27 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice, pairwise
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise._io.storage import Url, as_place, storage_errors
+from bagwise._io.storage import Url, as_place, is_url, storage_errors
 from bagwise._utils.checks import as_count
 from bagwise._utils.json_text import parse_json
 from bagwise._utils.threads import map_in_order
 from bagwise.errors import BagwiseError, argument
-from bagwise.sources.archives import Packed, TarMember, is_tar, list_archive, tar_members
+from bagwise.sources.archives import Packed, TarMember, is_archive, is_tar, list_archive, tar_members
 from bagwise.sources.collection import Collection
 from bagwise.sources.contents import File, FileContent, UrlContent
 from bagwise.sources.item_tables import arrow, coded, item_table, to_bytes, to_codes
 from bagwise.sources.items import Decoder
 from bagwise.sources.limits import Limits, as_limits
 from bagwise.sources.partitions import Partition
-from bagwise.sources.places import annotated, arrange, is_file, list_place
+from bagwise.sources.places import Listing, annotated, arrange
 from bagwise.sources.roles import assign_roles, column_of
 
-__all__ = ["Shards", "as_shards", "open_partitions", "open_shards", "sample_names"]
+__all__ = ["Shards", "open_partitions", "open_shards", "shards_of_listing", "shards_of_pattern"]
 
 _BRACES = re.compile(r"\{(?:(\d{1,15})\.\.(\d{1,15})|([^{}]*,[^{}]*))\}")
 _GLOB = re.compile(r"[*?\[]")
@@ -64,6 +63,10 @@ class Shards(os.PathLike[str]):
     def __fspath__(self) -> str:
         return self.source
 
+    def sample(self, limits: Limits) -> list[str]:
+        """Return the names of the first members of the first shard, whose endings tell the modality."""
+        return [member.name for member in islice(tar_members(self.files[0], limits), _SAMPLE)]
+
     def parts(self, n: int) -> list[Shards]:
         """Divide the shards into `n` parts, or as many as there are shards, for other processes."""
         total, n = len(self), min(n, len(self))
@@ -71,46 +74,25 @@ class Shards(os.PathLike[str]):
         return [replace(self, names=self.names[a:b], files=self.files[a:b], mapping=None) for a, b in bounds]
 
 
-def as_shards(path: Any, limits: Limits, label: str | None = None) -> Shards | None:
-    """Return a pattern of tar files, or a folder of nothing but tar files, as shards; None if it is neither.
+def shards_of_pattern(place: Any, limits: Limits, label: str | None = None) -> Shards | None:
+    """Return the files that a pattern of tar files stands for as shards; None if it is none, or the name of a file.
 
     Patterns are ``shard-{000..123}.tar``, ``{a,b}.tar``, and those of glob, such as ``*.tar``.
     """
-    if isinstance(path, Shards):
-        return path
-    place = as_place(path)
     given = place.url if isinstance(place, Url) else os.fspath(place)
-    if is_tar(given) and (_BRACES.search(given) or _GLOB.search(given)):
-        if not isinstance(place, Url) and os.path.lexists(given):
-            return None  # a file of this name
-        return _matching(place, given, limits, label)
-    if is_tar(given) or (not isinstance(place, Url) and not os.path.isdir(place)):
+    if not is_tar(given) or not (_BRACES.search(given) or _GLOB.search(given)):
         return None
-    if isinstance(place, Url) and is_file(place):
+    if not isinstance(place, Url) and os.path.lexists(given):
         return None
-    if not isinstance(place, Url) and not _only_tars(Path(place)):
-        return None
-    contents = list_place(place, limits)
-    if not contents or not all(map(is_tar, contents)):
-        return None
-    files = [one for one in contents.values() if isinstance(one, (FileContent, UrlContent))]
-    return Shards(os.fspath(place), tuple(contents), tuple(files), label)
+    return _matching(place, given, limits, label)
 
 
-def _only_tars(folder: Path) -> bool:
-    """Whether a folder, or the first below it that has files, has nothing but tar files; a look is quick if not."""
-    found, below = False, []
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name.startswith("."):
-                continue
-            if entry.is_dir(follow_symlinks=False):
-                below.append(entry.path)
-            elif not is_tar(entry.name):
-                return False
-            else:
-                found = True
-    return found or (bool(below) and _only_tars(Path(min(below))))
+def shards_of_listing(listing: Listing, label: str | None = None) -> Shards | None:
+    """Return the files of a folder as shards; None unless it is a folder of nothing but tar files."""
+    if not listing or is_archive(os.fspath(listing)) or not all(map(is_tar, listing)):
+        return None
+    files = (listing[name] for name in listing)
+    return Shards(os.fspath(listing), tuple(listing), tuple(files), label)  # type: ignore[arg-type]
 
 
 def _matching(place: Any, given: str, limits: Limits, label: str | None) -> Shards:
@@ -162,11 +144,6 @@ def _expanded(pattern: str) -> Iterator[str]:
         shown = value if several is not None else f"{value:0{len(first)}d}"
         for rest in _expanded(pattern[found.end() :]):
             yield f"{pattern[: found.start()]}{shown}{rest}"
-
-
-def sample_names(shards: Shards, limits: Limits) -> list[str]:
-    """Return the names of the first members of the first shard, whose endings tell the modality."""
-    return [member.name for member in islice(tar_members(shards.files[0], limits), _SAMPLE)]
 
 
 def open_shards(
@@ -404,14 +381,15 @@ def open_partitions(
     partitions : list of Partition
         Those of shards have no `start`, `n_items` and `key`.
     """
-    from bagwise.sources.opening import modality_of, open_collection
+    from bagwise.sources.opening import found_source, modality_of, open_collection
 
     if isinstance(source, Collection):
         return source.partitions(n, items_per_partition=items_per_partition)
-    limits, place = as_limits(options.get("limits")), as_place(source, storage_options)
-    shards = as_shards(place, limits, options.get("label"))
-    if shards is None:
-        opened = open_collection(source, modality, storage_options=storage_options, **options)
+    place = as_place(source, storage_options if is_url(source) else None)
+    shards = found_source(place, as_limits(options.get("limits")), label=options.get("label"))
+    if not isinstance(shards, Shards):
+        listed = shards if isinstance(shards, Listing) else source
+        opened = open_collection(listed, modality, storage_options=storage_options, **options)
         return opened.partitions(n, items_per_partition=items_per_partition)
     if items_per_partition is not None:
         raise BagwiseError(f"{shards.source} has shards, whose items are not known before they are read. Give n.")

@@ -86,7 +86,5 @@ def test_a_report_begins_with_what_the_model_is_good_for(counted):
     assert page.index("The model tells 3 classes apart") < page.index("<nav")
     tested = fit_report_data(fit, evaluate_model(fit.model, rows_of(np.roll(X, 3, axis=1), y)))
     assert "on 45 test items, against" in "".join(about_model(tested))
-    unlabelled = run_fit(
-        Collection.from_matrix(X), FitOptions(n_groups=3)
-    )
+    unlabelled = run_fit(Collection.from_matrix(X), FitOptions(n_groups=3))
     assert "learned without classes" in "".join(about_model(fit_report_data(unlabelled)))

@@ -117,7 +117,7 @@ class Answers:
                 self.skipped.extend(error.skipped)
                 continue
             self.skipped.extend(found.skipped)
-            ids = [batch.ids[k] for k in found.kept]
+            ids = batch[found.kept].ids
             if self.model.modality != "table":
                 words = np.asarray(abs(found.matrix).sum(axis=1)).ravel()
                 self.without_words.extend(id for id, n in zip(ids, words.tolist(), strict=True) if n == 0)

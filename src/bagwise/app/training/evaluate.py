@@ -27,7 +27,7 @@ from bagwise.app.training.method import (
     make_svm,
     no_convergence_warnings,
 )
-from bagwise.app.training.preparing import Prepared, class_codes, prepare
+from bagwise.app.training.preparing import Prepared, prepare
 from bagwise.app.training.references import references_for, score_reference
 from bagwise.app.training.seen import SeenItems, seen_items
 from bagwise.distributed.executors import executor_of
@@ -149,7 +149,7 @@ def evaluate_model(
     n_samples = N_SAMPLED_ITEMS if model.modality == "images" else 0
     found = count_words(model, collection, chosen, n_samples=n_samples, progress=progress, client=client)
     collection = collection[found.kept]
-    codes = class_codes(collection, model.classes)
+    codes = collection.codes_in(model.classes)
     n_words, path = model.hierarchy.n_words, model.path
     usual = {model.n_groups, *(path_sizes(n_words) if path is None else path.sizes)}
     sizes = tuple(size for size in model.heads if size in usual) or tuple(model.heads)
@@ -172,7 +172,7 @@ def evaluate_model(
 
 def _labelled(collection: Collection, model: Model) -> Collection:
     """Return the items with a label; raise an error for labels that the model does not know."""
-    has = np.array([bool(item.labels) for item in collection], dtype=np.bool_)
+    has = collection.n_labels > 0
     if not has.any():
         raise BagwiseError(
             f"The {len(collection)} items of {collection.source} have no labels, so there is no error to estimate. "
@@ -180,7 +180,7 @@ def _labelled(collection: Collection, model: Model) -> Collection:
             f"by {argument('label')}." + "".join(f" {note}" for note in collection.notes)
         )
     labelled = collection if has.all() else collection[has]
-    unknown = sorted({str(item.label) for item in labelled} - set(model.classes))
+    unknown = sorted(set(labelled.labels.tolist()) - set(model.classes))
     if unknown:
         raise BagwiseError(
             f"{collection.source} has items labelled {', '.join(map(repr, unknown[:3]))}, which the model does not "

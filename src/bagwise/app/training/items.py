@@ -14,12 +14,13 @@ from bagwise.app.training.parts import transform_parts
 from bagwise.app.training.provenance import versions
 from bagwise.distributed.executors import Executor, executor_of
 from bagwise.errors import BagwiseError, OptionError
+from bagwise.sources.archives import is_archive
 from bagwise.sources.collection import Collection
 from bagwise.sources.frames import is_frame
 from bagwise.sources.limits import as_limits
 from bagwise.sources.media import images_in_mode
-from bagwise.sources.opening import SeveralModalities, column_names, has_endings, modality_of
-from bagwise.sources.places import ending
+from bagwise.sources.opening import SeveralModalities, column_names, found_source, has_endings, modality_of
+from bagwise.sources.places import Listing, ending
 from bagwise.sources.roles import column_of
 
 __all__ = ["N_SAMPLED_ITEMS", "READING", "count_words", "first_labels", "open_items", "reading_of", "step_cache"]
@@ -61,7 +62,7 @@ def open_items(
         given = reading_options(options)
         collection = open_frame_like(source, model.modality, model.options, model.word_names, **given)
     else:
-        source = place_of(source, options)
+        source = _listed(source, options)
         options = options.with_changes(modality=_modality_for(model, source, options))
         _check_modality(model, "texts" if options.modality == "records" else options.modality, os.fspath(source))
         options = options.with_changes(**_as_in_fit(model, source, options))
@@ -70,6 +71,15 @@ def open_items(
     if not len(collection):
         raise BagwiseError(f"{collection.source} has no items.")
     return images_in_mode(collection, "rgb") if any(record.color for record in model.descriptor_records) else collection
+
+
+def _listed(source: Any, options: FitOptions) -> Any:
+    """Return a folder or an archive as it was listed, so that this is done once; others as they are."""
+    place = place_of(source, options)
+    if options.modality != "auto" or (ending(os.fspath(place)) and not is_archive(os.fspath(place))):
+        return place
+    found = found_source(place, as_limits(options.limits))
+    return found if isinstance(found, Listing) else place
 
 
 def _modality_for(model: Model, source: Any, options: FitOptions) -> str:

@@ -15,7 +15,7 @@ from bagwise.app.model.visual import N_SAMPLED_VECTORS, VisualVectorizer
 from bagwise.app.options import FitOptions, check_options, make_vectorizer
 from bagwise.app.training.fit import DEFAULT_GROUPS, check_groups
 from bagwise.app.training.method import adapt_to_table, choose_method, folds_of, sizes_of
-from bagwise.app.training.preparing import class_codes, class_names, enough_for_folds, open_training
+from bagwise.app.training.preparing import class_names, enough_for_folds, open_training
 from bagwise.codebooks.pyramids import n_cells, resolve_pyramid
 from bagwise.errors import BagwiseError
 from bagwise.merging.criteria import resolve_criterion
@@ -130,14 +130,14 @@ def plan_fit(source: Any, **options: Any) -> FitPlan:
         raise BagwiseError(f"{collection.source} has no items to learn from.")
     check_options(chosen, collection.modality)
     n, modality, classes = len(collection), collection.modality, class_names(collection, chosen)
-    codes = class_codes(collection, classes) if classes else None
+    codes = collection.codes_in(classes) if classes else None
     pyramid = resolve_pyramid(chosen.pyramid)
     words = _words_of(collection, chosen, len(classes), len(pyramid))
     n_words = sum(words.vocabularies)
     if n_words < 2:
         raise BagwiseError(f"{collection.source} has {how_many(n_words, 'words')}; merging needs at least 2.")
     check_groups(chosen, n_words)
-    if not classes and any(item.labels for item in collection):
+    if not classes and collection.classes:
         log.notes.append("All items are of one class, so words were merged without using classes.")
     validated = codes is not None and enough_for_folds(codes, classes, chosen, log)
     method = choose_method(chosen, modality, len(classes), words.vocabularies)

@@ -57,8 +57,8 @@ def distinct_hashes(histograms: Any) -> NDArray[np.int64]:
 def content_hash(collection: Collection, histograms: Any) -> str:
     """Hash ids, labels and histograms of items."""
     digest = hashlib.blake2b(digest_size=16)
-    for item in collection:
-        digest.update(repr((item.id, item.labels)).encode("utf-8", "surrogatepass"))
+    for one in zip(collection.ids, collection.label_sets, strict=True):
+        digest.update(repr(one).encode("utf-8", "surrogatepass"))
     rows = _sorted_rows(histograms)
     for array in (rows.indptr.astype(np.int64), rows.indices.astype(np.int64), rows.data.astype(np.float32)):
         digest.update(array.tobytes())
