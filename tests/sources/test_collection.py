@@ -190,7 +190,7 @@ def test_several_labels(folder):
         ("id,label\n1,a\ncat/1.txt,b\n", r"item 'train/cat/1.txt' is there twice, as '1' and 'cat/1.txt'"),
         ("id,label,split\n1,a,test\n1,a,train\n", r"item 'train/cat/1.txt' is in two splits there, 'test' and 'train'"),
         ("id,label\na\n", "row 1: it has 1 field, expected 2"),
-        ('id,label\n"a,b', 'cannot be used for labels: the quote " that opens in line 2 is not closed'),
+        ('id,label\n"a,b', 'cannot be used for labels: row 1: the quote " that opens in line 2 is not closed'),
         ("", r"it is empty"),
     ],
 )

@@ -159,7 +159,12 @@ def test_bombs_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "options", "message"),
     [
-        ("a.csv", "a,b\n1,nan\n", {}, r"row 0, column 1 is nan. Fill in or remove"),
+        (
+            "a.csv",
+            "a,b\n1,nan\n",
+            {},
+            r"1 number is missing, in 1 row and the column 'b'; the first is in row 1, .*missing='median'",
+        ),
         (
             "a.csv",
             "a,b\n1,x\n",
@@ -180,7 +185,7 @@ def test_bombs_are_refused(tmp_path):
             "a.mtx",
             "nothing",
             {"id": "x"},
-            r"id=, split= and keep= are columns of CSV, Excel and Parquet files, but this is .mtx",
+            r"id= is for columns of CSV, Excel, Parquet, SQLite and .h5ad files, but this is .mtx",
         ),
         ("a.svmlight", "1 x:y\n", {}, r"not an svmlight file, or damaged"),
         ("a.parquet", "nothing", {}, r"not a Parquet file, or damaged"),
@@ -226,7 +231,7 @@ def test_parquet_columns_of_text_are_named(tmp_path):
     ):
         open_collection(tmp_path / "a.parquet")
     pq.write_table(pa.table({"a": [1.0, None]}), tmp_path / "b.parquet")
-    with pytest.raises(BagwiseError, match=r"row 1, column 0 is nan"):
+    with pytest.raises(BagwiseError, match=r"missing, in 1 row and the column 'a'; the first is in row 2"):
         open_collection(tmp_path / "b.parquet")
 
 

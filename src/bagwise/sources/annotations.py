@@ -102,9 +102,7 @@ def _read_file(file: LabelFile, what: str, ids: Sequence[str], source: str, limi
 
     name = os.path.basename(os.fspath(file.path))
     end = table_ending(name)
-    if end in (".txt", ""):
-        name += ".csv"
-    elif end not in TABLE_ENDINGS:
+    if end not in (*TABLE_ENDINGS, ".txt", ""):
         raise BagwiseError(
             f"give a CSV, TSV, JSON lines, .xlsx, Parquet or SQLite file with columns filename and {what}, not {end}"
         )

@@ -14,6 +14,7 @@ from bagwise._utils.text import how_many
 from bagwise.errors import BagwiseError, argument, parameter_name, unknown_name
 from bagwise.sources.annotations import LabelFile
 from bagwise.sources.collection import Collection
+from bagwise.sources.contents import as_file, local_copy
 from bagwise.sources.frames import is_frame, modality_of_frame, open_frame
 from bagwise.sources.image_files import IMAGE_ENDINGS, UNREAD_ENDINGS
 from bagwise.sources.items import Content
@@ -24,22 +25,33 @@ from bagwise.sources.places import (
     Listing,
     chosen_endings,
     ending,
+    is_file,
     list_place,
     nothing_found,
     with_endings,
 )
 from bagwise.sources.plain_texts import TEXT_ENDINGS, likely_texts, look_like_texts
-from bagwise.sources.records import RECORD_ENDINGS, has_text_column, open_records
+from bagwise.sources.read_table import (
+    FOLDER_ENDINGS,
+    TABLE_ENDINGS,
+    Layout,
+    looked_at,
+    split_table,
+    table_ending,
+    table_names,
+)
+from bagwise.sources.records import has_texts, open_records
 from bagwise.sources.shards import Mapper, Shards, shards_of_listing, shards_of_pattern
 
-__all__ = ["SeveralModalities", "found_source", "has_endings", "located", "modality_of", "open_collection"]
+__all__ = ["SeveralModalities", "column_names", "found_source", "has_endings", "located", "modality_of"]
+__all__ += ["open_collection"]
 
 _Source = ManifestFile | Shards | Listing
 
-_ENDINGS = {"images": IMAGE_ENDINGS, "texts": TEXT_ENDINGS, "records": RECORD_ENDINGS, "videos": VIDEO_ENDINGS}
+_ENDINGS = {"images": IMAGE_ENDINGS, "texts": TEXT_ENDINGS, "records": FOLDER_ENDINGS, "videos": VIDEO_ENDINGS}
 # Modalities of which each file is an item, and the options that are about columns and layout of a table.
 _FILES = ("images", "texts", "videos")
-_OF_COLUMNS = ("label", "id", "split", "sep", "sheet")
+_OF_COLUMNS = ("label", "id", "split", "sep", "sheet", "header")
 _BY_ENDING = {end: [one for one in _ENDINGS if end in _ENDINGS[one]] for end in set().union(*_ENDINGS.values())}
 # What to do with common files that are not read.
 _ADVICE = {".xls": "Save it as .xlsx or .csv.", ".ods": "Save it as .xlsx or .csv."}
@@ -49,8 +61,8 @@ _ADVICE |= UNREAD_ENDINGS
 _ADVICE |= dict.fromkeys((".pdf", ".doc", ".docx", ".rtf", ".html", ".htm"), "Convert such files to .txt.")
 # Named in the message on a source without items.
 _SOME_ENDINGS = frozenset([".csv", ".jpg", ".jsonl", ".mp4", ".npz", ".png", ".tsv", ".txt", ".xlsx"])
-# Files that are tables for certain; .csv and .tsv may be texts as well.
-_TABLES = frozenset([".npz", ".mtx", ".svm", ".svmlight", ".libsvm", ".parquet", ".h5ad"])
+# Files that are tables of numbers for certain; others may have texts in their rows.
+_MATRICES = frozenset([".npz", ".mtx", ".svm", ".svmlight", ".libsvm", ".h5ad"])
 
 
 def open_collection(
@@ -71,16 +83,17 @@ def open_collection(
 
         - A folder, or a zip or tar archive (read in place, also compressed), of images, texts or videos: the class of
           an item is its folder; outermost folders named train and test are splits.
-        - A CSV, TSV, JSONL or Excel file with a text in every record; or a folder or an archive of them.
-        - A table of numbers: ``.npz``, ``.mtx``, ``.svmlight``, ``.csv``, ``.tsv``, ``.xlsx``, ``.parquet``,
-          ``.h5ad``.
+        - A CSV, TSV, JSON lines, Excel, Parquet or SQLite file (``data.sqlite::table``) with a text in every row, also
+          ``.csv.gz``, ``.csv.zst`` and the like; or a folder or an archive of them.
+        - A table of numbers: the same files, ``.npz``, ``.mtx``, ``.svmlight``, ``.h5ad``.
         - In memory: a DataFrame of pandas or Polars, a pyarrow.Table, a Dataset or DatasetDict of Hugging Face, an
           AnnData, or a mapping of columns; see `bagwise.sources.open_frame`.
     modality : {"auto", "images", "texts", "videos", "records", "table"}, default="auto"
         Items to open. "auto": the modality of the files, an error if there are several. (Texts and tables in the
         outermost folder beside at least as many other files, such as a README.txt, do not count.) Files without an
-        ending are texts if they look so and there is nothing else. A CSV, TSV or Excel file is a file of records if it
-        has a column named text, body, content or document, or if `text` is given; otherwise it is a table.
+        ending are texts if they look so and there is nothing else. Rows of a table are texts ("records") if there is a
+        column named text, body, content or document, or only one of long strings, or if `text` is given; otherwise they
+        are numbers ("table"). "records" and "table" also read files with other endings, by their content.
     storage_options : mapping, default=None
         What fsspec opens the file system of a URL with, such as credentials. None: by environment variables and
         fsspec's configuration files.
@@ -97,7 +110,7 @@ def open_collection(
         - videos: ``mode``, ``every``, ``max_frames``; see `bagwise.sources.open_videos`.
         - table: ``label``, ``id``, ``split``, ``keep``, ``layer``; see `bagwise.sources.open_table`.
         - tables in memory: columns ``image``, ``text``, ``label``, ``id``, ``split``; see `bagwise.sources.open_frame`.
-        - CSV, TSV and Excel files: ``sep``, ``sheet``, ``encoding``.
+        - CSV, TSV and Excel files: ``sep``, ``sheet``, ``header``, ``encoding``.
         - folders and archives: ``extensions``, the endings of files that are items.
         - all: ``labels`` and ``splits``, mappings from ids, or CSV, TSV, Excel or Parquet files with columns filename
           and label or split; ``limits``, a `bagwise.sources.Limits`: larger sources and items are refused.
@@ -178,6 +191,8 @@ def found_source(path: Any, limits: Limits, storage_options: Any = None, **colum
 
 def _found(path: Any, storage_options: Any, modality: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Return the source that is opened, see `found_source`, and the options that are left for the reader."""
+    path, sheet = split_table(path)
+    options = options if sheet is None else {"sheet": sheet} | options
     place = as_place(path, storage_options) if storage_options is not None and is_url(path) else as_place(path)
     origin = getattr(place, "place", place)  # of what is listed already
     options = options | _annotation_urls(origin, options)
@@ -186,10 +201,9 @@ def _found(path: Any, storage_options: Any, modality: str, options: dict[str, An
         return place, options
     own = options.get("labels") is None  # otherwise columns are those of the file of labels
     columns = {name: options[name] for name in _OF_COLUMNS if own and options.get(name) is not None}
-    texts = {"text", "columns"} & set(options)
     limits = as_limits(options.get("limits"))
-    of_rows = {name: value for name, value in columns.items() if name != "sheet"}
-    found = list_place(place, limits) if texts else found_source(place, limits, storage_options, **of_rows)
+    of_rows = {name: value for name, value in columns.items() if name not in ("sheet", "header")}
+    found = list_place(place, limits) if "text" in options else found_source(place, limits, storage_options, **of_rows)
     if isinstance(found, Listing):
         as_place(origin, None if isinstance(origin, Url) else storage_options)
         return found, options
@@ -277,26 +291,18 @@ def _modality_of(found: _Source, options: Mapping[str, Any]) -> str:
         items = [name for name in names if ending(name) in IMAGE_ENDINGS | VIDEO_ENDINGS] or names
         return _modality_of_names(os.fspath(found), items)
     source, contents = os.fspath(found), found
-    if contents and all(ending(name) == ".parquet" or name == "_SUCCESS" for name in contents):
+    if found.is_file and ending(next(iter(contents))) in _MATRICES:
         return "table"
-    if found.is_file:
-        (name,) = contents
-        if ending(name) in _TABLES:
-            return "table"
-        if ending(name) in RECORD_ENDINGS and options.get("extensions") is None:
-            if {"text", "columns"} & set(options):
-                return "records"
-            layout = {option: options.get(option) for option in ("sep", "sheet", "encoding")}
-            try:
-                return "records" if has_text_column(name, contents[name], limits, **layout) else "table"
-            except BagwiseError as error:
-                raise BagwiseError(f"{contents[name].source} cannot be used: {str(error).rstrip('.')}.") from error
+    parquet = bool(contents) and all(ending(name) == ".parquet" or name == "_SUCCESS" for name in contents)
+    first = next((name for name in contents if name != "_SUCCESS"), "")
+    if parquet or (found.is_file and table_ending(first) in TABLE_ENDINGS and options.get("extensions") is None):
+        return "records" if _has_texts(first, contents[first], limits, options) else "table"
     contents = contents.without(options.get("labels"))
     if options.get("extensions") is not None:
         return _modality_of_endings(source, contents, options["extensions"])
     there: dict[str, list[str]] = {}
     for name in contents:
-        for modality in _BY_ENDING.get(ending(name), ()):
+        for modality in _BY_ENDING.get(table_ending(name), ()):
             there.setdefault(modality, []).append(name)
     there = {modality: there[modality] for modality in _ENDINGS if modality in there}
     # a README.txt or a table beside the items is none of them
@@ -313,6 +319,18 @@ def _modality_of(found: _Source, options: Mapping[str, Any]) -> str:
     if len(there) > 1:
         raise SeveralModalities(source, {modality: len(names) for modality, names in there.items()})
     return next(iter(there))
+
+
+def _has_texts(name: str, content: Content, limits: Limits, options: Mapping[str, Any]) -> bool:
+    """Whether the rows of a table are texts, see `has_texts`."""
+    if options.get("text") is not None:
+        return True
+    layout = {option: options.get(option) for option in ("sep", "sheet", "encoding", "header")}
+    try:
+        table = looked_at(content, name, Layout(**layout), limits)
+        return has_texts(table, {role: options.get(role) for role in ("text", "label", "id", "split")})
+    except BagwiseError as error:
+        raise BagwiseError(f"{content.source} cannot be used: {str(error).rstrip('.')}.") from error
 
 
 def _modality_of_names(source: str, names: Sequence[str]) -> str:
@@ -346,6 +364,22 @@ def _nothing_found(path: str, contents: Mapping[str, Content]) -> BagwiseError:
         return BagwiseError(f"{error} {others}.")
     others = f" and others; more by {argument('modality')} and {argument('extensions')}"
     return nothing_found(path, "images, texts, records or videos", contents, _SOME_ENDINGS, others)
+
+
+def column_names(path: Any, limits: Limits, **layout: Any) -> list[str]:
+    """Return the names of the columns of a table, see `Layout`, or of `obs` of AnnData; none for other sources."""
+    path, sheet = split_table(path)
+    place = as_place(path)
+    end = table_ending(os.fspath(place))
+    if end not in (*TABLE_ENDINGS, ".h5ad") or not is_file(place):
+        return []
+    if end == ".h5ad":
+        from bagwise.sources.h5ad import obs_columns  # deferred: loads SciPy
+
+        with local_copy(place, limits) as local:
+            return obs_columns(local, limits)
+    layout = {"sheet": sheet, **{name: value for name, value in layout.items() if value is not None}}
+    return table_names(as_file(place), os.path.basename(os.fspath(place)), Layout(**layout), limits)
 
 
 def has_endings(path: str | os.PathLike[str], extensions: str, limits: Limits | None = None) -> bool:

@@ -15,11 +15,11 @@ from bagwise.errors import BagwiseError, argument
 from bagwise.sources.annotations import LabelFile
 from bagwise.sources.archives import check_name, is_archive, list_archive
 from bagwise.sources.collection import Collection, Contents, Root
-from bagwise.sources.columns import SPLIT_FOLDERS
 from bagwise.sources.contents import FileContent, UrlContent, version_of
 from bagwise.sources.item_tables import arrow, item_table, to_bytes, to_codes
 from bagwise.sources.items import Content, Decoder
 from bagwise.sources.limits import Limits
+from bagwise.sources.roles import SPLIT_FOLDERS
 
 __all__ = ["Folder", "Listing", "arrange", "collect", "ending", "is_file", "linked_notes", "list_place"]
 

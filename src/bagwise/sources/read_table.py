@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import re
@@ -12,13 +13,14 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bagwise._io.storage import names_table
 from bagwise._utils.extras import require
 from bagwise._utils.json_text import parse_json
 from bagwise._utils.memory import readable_size
@@ -26,7 +28,7 @@ from bagwise._utils.text import how_many
 from bagwise.errors import BagwiseError, argument, in_python
 from bagwise.sources.archives import check_zip
 from bagwise.sources.contents import FileContent, UrlContent
-from bagwise.sources.delimited_rows import (
+from bagwise.sources.delimited import (
     HEAD,
     as_separator,
     first_rows,
@@ -43,8 +45,26 @@ from bagwise.sources.parquet import opened_parquet
 from bagwise.sources.places import ending
 from bagwise.sources.roles import cut_name, shortened
 
-__all__ = ["JSON_ENDINGS", "SHEET_ENDINGS", "SQL_ENDINGS", "TABLE_ENDINGS", "TAB_ENDINGS", "TEXT_TABLE_ENDINGS"]
-__all__ += ["Layout", "Table", "check_layout", "read_table", "table_ending", "table_names"]
+__all__ = [
+    "FOLDER_ENDINGS",
+    "JSON_ENDINGS",
+    "SHEET_ENDINGS",
+    "SQL_ENDINGS",
+    "TABLE_ENDINGS",
+    "TAB_ENDINGS",
+    "TEXT_TABLE_ENDINGS",
+]
+__all__ += [
+    "Layout",
+    "Table",
+    "check_layout",
+    "column_of_values",
+    "looked_at",
+    "read_table",
+    "split_table",
+    "table_ending",
+    "table_names",
+]
 
 TAB_ENDINGS = frozenset([".tsv", ".tab"])
 JSON_ENDINGS = frozenset([".jsonl", ".ndjson"])
@@ -52,6 +72,8 @@ SHEET_ENDINGS = frozenset([".xlsx", ".xlsm"])
 SQL_ENDINGS = frozenset([".sqlite", ".sqlite3", ".db"])
 TEXT_TABLE_ENDINGS = TAB_ENDINGS | {".csv"}
 TABLE_ENDINGS = TEXT_TABLE_ENDINGS | JSON_ENDINGS | SHEET_ENDINGS | SQL_ENDINGS | {".parquet"}
+# Of single files, and of folders, where others are rather something else, such as Thumbs.db.
+FOLDER_ENDINGS = TEXT_TABLE_ENDINGS | JSON_ENDINGS | SHEET_ENDINGS
 # Endings and first bytes of compressed files.
 _PACKED = {".gz": ("gzip", b"\x1f\x8b"), ".zst": ("zstd", b"\x28\xb5\x2f\xfd")}
 
@@ -60,6 +82,7 @@ _SAMPLE = 1000
 # Bytes that are decompressed at a time, and rows of Parquet files and of data bases.
 _PART, _BATCH = 1 << 20, 1 << 14
 _EXCEL_ROWS = 1 << 20
+_LINES = ".txt"
 # Steps of SQLite between looks at the clock.
 _STEPS = 100_000
 _SURROGATE = re.compile("[\udc80-\udcff]")
@@ -108,6 +131,8 @@ class Table:
         Numbers of the rows that cannot be used, and the reasons.
     has_names : bool
         Whether the file has names of columns; otherwise they are numbers.
+    decimal_commas : bool
+        Whether commas may be decimal points: no comma is between fields.
     unread : dict
         Columns that were not read, and their types: nested ones.
     notes : tuple of str
@@ -118,6 +143,7 @@ class Table:
     numbers: Sequence[int]
     bad: tuple[tuple[int, str], ...] = ()
     has_names: bool = True
+    decimal_commas: bool = False
     unread: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -136,7 +162,7 @@ class Table:
         """Return a column as strings, equal ones as one object where the file has them once; missing ones are empty."""
         column = self.columns.column(name)
         if _holds_lists(column):
-            raise BagwiseError(f"column {cut_name(name)!r} has lists; one value a row is expected")
+            raise BagwiseError(f"column {cut_name(name)!r} has lists, but a row has one label, id and split")
         found: list[str] = []
         for chunk in column.chunks:
             if hasattr(chunk, "dictionary"):
@@ -183,6 +209,18 @@ def table_ending(name: str) -> str:
     return ending(name[: -len(end)]) if end in _PACKED else end
 
 
+def split_table(path: Any) -> tuple[Any, str | None]:
+    """Return the path of an SQLite file and the name of its table that is behind ``::``; None without one.
+
+    >>> split_table("a/data.sqlite::reviews"), split_table("a/data.sqlite")
+    (('a/data.sqlite', 'reviews'), ('a/data.sqlite', None))
+    """
+    if not isinstance(path, (str, Path)) or not names_table(os.fspath(path)):
+        return path, None
+    file, _, table = os.fspath(path).rpartition("::")
+    return file, table
+
+
 def check_layout(names: Sequence[str], layout: Layout) -> None:
     """Raise an error if the layout says something that applies to none of the files of these names."""
     ends = {table_ending(name) for name in names}
@@ -190,27 +228,34 @@ def check_layout(names: Sequence[str], layout: Layout) -> None:
         ("sep", layout.sep, TEXT_TABLE_ENDINGS, "CSV and TSV files"),
         ("sheet", layout.sheet, SHEET_ENDINGS | SQL_ENDINGS, "Excel and SQLite files"),
         ("header", layout.header, TEXT_TABLE_ENDINGS | SHEET_ENDINGS, "CSV, TSV and Excel files"),
-        ("encoding", layout.encoding, TEXT_TABLE_ENDINGS | JSON_ENDINGS, "CSV, TSV and JSON files"),
     )
     for option, value, accepted, what in checks:
         if value is not None and not ends & accepted:
             raise BagwiseError(f"{argument(option)} is for {what}, but {names[0]} is none. Leave it out.")
-    check_encoding(layout.encoding)
-    as_separator(layout.sep)
 
 
 def read_table(file: Content, name: str, layout: Layout, limits: Limits) -> Table:
-    """Read a table within limits; its name says which format it has.
+    """Read a table within limits; its name says which format it has, otherwise its content.
 
     Rows that cannot be used, such as those with another number of fields than the first one, are in `bad` of the
     result. A file whose rows cannot be told apart is an error, whose message is the second half of a sentence.
     """
+    try:
+        return looked_at(file, name, layout, limits)
+    finally:
+        looked_at.cache_clear()
+
+
+def _read(file: Content, name: str, layout: Layout, limits: Limits) -> Table:
+    check_encoding(layout.encoding)
+    as_separator(layout.sep)
     end = table_ending(name)
     if end == ".parquet":
         return _read_parquet(file, limits)
     if end in SQL_ENDINGS:
         return _read_sqlite(file, layout.sheet, limits)
     content = _content_of(file, limits)
+    end = end if end in TABLE_ENDINGS else _format_of(content)
     if end in SHEET_ENDINGS:
         rows, notes = _sheet_rows(content, layout.sheet, limits)
         return _from_rows(rows, name, layout, limits, notes)
@@ -219,11 +264,21 @@ def read_table(file: Content, name: str, layout: Layout, limits: Limits) -> Tabl
     if end in JSON_ENDINGS:
         return _read_json(text, encoding, notes, limits)
     head = text[:HEAD].decode(errors="replace")
+    if end == _LINES and layout.sep is None:
+        return _lines(text, encoding, notes, limits)
     quote, separator = _layout_of(head, end, layout)
-    table = parsed_at_once(text, separator, quote, limits)
-    if table is None:
-        return _from_rows(parsed_rows(text, encoding, separator, quote, limits), name, layout, limits, notes)
-    return _with_names(table, range(table.num_rows), (), name, layout, notes, limits)
+    columns = parsed_at_once(text, separator, quote, limits)
+    if columns is None:
+        table = _from_rows(parsed_rows(text, encoding, separator, quote, limits), name, layout, limits, notes)
+    else:
+        table = _with_names(columns, range(columns.num_rows), (), name, layout, notes, limits)
+    return replace(table, decimal_commas=separator != ",")
+
+
+@functools.lru_cache(maxsize=1)
+def looked_at(file: Content, name: str, layout: Layout, limits: Limits) -> Table:
+    """Read a table to see what it is; `read_table` of the same file returns it then, and forgets it."""
+    return _read(file, name, layout, limits)
 
 
 def _layout_of(head: str, end: str, layout: Layout) -> tuple[str | None, str]:
@@ -270,6 +325,32 @@ def _content_of(file: Content, limits: Limits, most: int | None = None) -> bytes
             if most is not None and n_bytes >= most:
                 break
     return b"".join(pieces)[:most]
+
+
+def _format_of(content: bytes) -> str:
+    """Return the ending of files with this content: objects of JSON, a sheet, fields between separators, or lines."""
+    if content.startswith(b"PK"):
+        return ".xlsx"
+    if content.lstrip()[:1] == b"{":
+        return ".jsonl"
+    head = content[:HEAD].decode("utf-8-sig", errors="replace")
+    for separator, end in (("\t", ".tsv"), (separator_of(head), ".csv")):
+        rows = first_rows(head, separator, '"', _SAMPLE)
+        if len(rows[0]) > 1 and {len(row) for row in rows} == {len(rows[0])}:
+            return end
+    return _LINES
+
+
+def _lines(text: bytes, encoding: str, notes: Sequence[str], limits: Limits) -> Table:
+    """Return the lines of a file that are not empty as the column text."""
+    arrow = require("pyarrow", "app", "Reading lines of texts")
+    lines = [line for line in text.decode("utf-8", "surrogateescape").splitlines() if line.strip()]
+    limits.check("rows", len(lines), f"it has {len(lines):,} lines")
+    wrong = {k: str(undecodable(line, encoding)) for k, line in enumerate(lines) if _SURROGATE.search(line)}
+    good = [k for k in range(len(lines)) if k not in wrong]
+    columns = arrow.table({"text": arrow.array([lines[k] for k in good], arrow.large_string())})
+    bad = tuple((k + 1, reason) for k, reason in wrong.items())
+    return Table(columns, [k + 1 for k in good], bad, has_names=False, notes=tuple(notes))
 
 
 def _pieces(file: Any) -> Iterator[bytes]:
@@ -352,7 +433,7 @@ def _with_names(
             what = f"The first line of {name} has no names of columns, which are numbered from 1"
             notes = (*notes, f"{what}; {say} takes it for names.")
     limits.check("rows", table.num_rows, f"it has {table.num_rows:,} rows")
-    return Table(table, places, tuple(bad), named, {}, tuple(notes))
+    return Table(table, places, tuple(bad), named, notes=tuple(notes))
 
 
 def _names_of(cells: Sequence[str], table: Any) -> list[str]:
@@ -472,14 +553,14 @@ def _read_json(text: bytes, encoding: str, notes: Sequence[str], limits: Limits)
         limits.check("table_bytes", n_bytes, f"its fields take {readable_size(n_bytes)} and more")
     if not numbers and not bad:
         raise BagwiseError("it is empty")
-    found = {name: _column(arrow, values) for name, (_, values) in columns.items()}
+    found = {name: column_of_values(arrow, values) for name, (_, values) in columns.items()}
     unread = {name: "objects or lists of lists" for name, column in found.items() if column is None}
     filled = {
         name: _spread(arrow, column, columns[name][0], len(numbers))
         for name, column in found.items()
         if column is not None
     }
-    return Table(arrow.table(filled), numbers, tuple(bad), True, unread, tuple(notes))
+    return Table(arrow.table(filled), numbers, tuple(bad), unread=unread, notes=tuple(notes))
 
 
 def _spread(arrow: Any, column: Any, rows: list[int], n_rows: int) -> Any:
@@ -513,7 +594,7 @@ def _clean(text: str) -> str:
     return text.encode("utf-8", "replace").decode() if not text.isascii() else text
 
 
-def _column(arrow: Any, values: list[Any]) -> Any | None:
+def column_of_values(arrow: Any, values: list[Any]) -> Any | None:
     """Make a column of values of JSON or of a data base; None if some are nested, or bytes.
 
     Values of several kinds become strings; where some are lists, all become lists of strings.
@@ -568,7 +649,7 @@ def _read_parquet(file: Content, limits: Limits) -> Table:
         table = arrow.Table.from_batches(batches, schema)
     if len(set(table.column_names)) < table.num_columns:
         raise BagwiseError(f"it has columns of the same name: {shortened(table.column_names)}")
-    return Table(table, range(1, table.num_rows + 1), (), True, unread)
+    return Table(table, range(1, table.num_rows + 1), unread=unread)
 
 
 def _is_nested(arrow: Any, kind: Any) -> bool:
@@ -597,10 +678,10 @@ def _read_sqlite(file: Content, wanted: str | None, limits: Limits) -> Table:
     numbers = [number for number, row in enumerate(rows, start=1) if row is not None]
     bad = [(number, "it has bytes that are not UTF-8") for number, row in enumerate(rows, start=1) if row is None]
     good = [row for row in rows if row is not None]
-    found = {one: _column(arrow, [row[k] for row in good]) for k, one in enumerate(names)}
+    found = {one: column_of_values(arrow, [row[k] for row in good]) for k, one in enumerate(names)}
     unread |= {one: "bytes" for one, column in found.items() if column is None}
     table = arrow.table({one: column for one, column in found.items() if column is not None})
-    return Table(table, numbers, tuple(bad), True, unread, notes)
+    return Table(table, numbers, tuple(bad), unread=unread, notes=notes)
 
 
 @contextmanager

@@ -80,9 +80,9 @@ def assign_roles(
     1. Columns that were chosen by name: exactly, otherwise the only one whose name differs in case and in spaces
        around it. Tables without a line of names have the names 1, 2, 3, … which choose columns by number.
     2. For other roles the columns of usual names, likewise in any case.
-    3. With `values`, and only if ``"text"`` is among the roles: the only column of long strings is the text, and then
-       the only one of few values (at most 50, each twice in the mean) is the label; `notes` say so. If several have few
-       values, `notes` name them.
+    3. With `values`: the only column of long strings is the text. Unless there is no text, the only other column of few
+       values (at most 50, each twice in the mean) is the label; `notes` say so. If several have few values, `notes`
+       name them.
 
     A column has one role at most.
 
@@ -129,11 +129,11 @@ def assign_roles(
             taken.add(name)
     notes: list[str] = []
     left = [name for name in names if name not in taken]
-    if values is not None and "text" in chosen:
-        if not columns["text"]:
+    if values is not None:
+        if not columns.get("text", ("",)):
             columns["text"] = _long_column(left, values, notes)
             left = [name for name in left if name not in columns["text"]]
-        if columns["text"] and "label" in chosen and chosen["label"] is None and not labelled:
+        if columns.get("text", ("",)) and chosen.get("label", "") is None and not labelled:
             columns["label"] = _label_column(columns["label"], left, values, notes)
     taken = {name for some in columns.values() for name in some}
     return Roles(columns, tuple(name for name in names if name not in taken and name not in held), tuple(notes))

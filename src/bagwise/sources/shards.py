@@ -22,13 +22,13 @@ from bagwise._utils.threads import map_in_order
 from bagwise.errors import BagwiseError, argument
 from bagwise.sources.archives import Packed, TarMember, is_archive, is_tar, list_archive, tar_members
 from bagwise.sources.collection import Collection
-from bagwise.sources.columns import USUAL_LABEL, chosen_column, usual_column
 from bagwise.sources.contents import File, FileContent, UrlContent
 from bagwise.sources.item_tables import arrow, coded, item_table, to_bytes, to_codes
 from bagwise.sources.items import Decoder
 from bagwise.sources.limits import Limits, as_limits
 from bagwise.sources.partitions import Partition
 from bagwise.sources.places import Listing, annotated, arrange
+from bagwise.sources.roles import assign_roles, column_of
 
 __all__ = ["Shards", "open_partitions", "open_shards", "shards_of_listing", "shards_of_pattern"]
 
@@ -316,7 +316,7 @@ def _label_of(sample: Mapping[str, TarMember], wanted: str | None, limits: Limit
         raise BagwiseError(f"{sample['json'].source} is not JSON: {error}.") from error
     value = None
     if isinstance(fields, dict):
-        name = usual_column(USUAL_LABEL, fields) if wanted is None else chosen_column(wanted, fields)
+        name = assign_roles(list(fields), {"label": None})["label"] if wanted is None else column_of(wanted, fields)
         value = None if name is None else fields[name]
     if isinstance(value, (dict, list)):
         raise BagwiseError(f"{sample['json'].source} has a label that is a JSON {type(value).__name__}.")

@@ -16,13 +16,12 @@ from bagwise.distributed.executors import Executor, executor_of
 from bagwise.errors import BagwiseError, OptionError
 from bagwise.sources.archives import is_archive
 from bagwise.sources.collection import Collection
-from bagwise.sources.columns import chosen_column
-from bagwise.sources.delimited import column_names
 from bagwise.sources.frames import is_frame
 from bagwise.sources.limits import as_limits
 from bagwise.sources.media import images_in_mode
-from bagwise.sources.opening import SeveralModalities, found_source, has_endings, modality_of
+from bagwise.sources.opening import SeveralModalities, column_names, found_source, has_endings, modality_of
 from bagwise.sources.places import Listing, ending
+from bagwise.sources.roles import column_of
 
 __all__ = ["N_SAMPLED_ITEMS", "READING", "count_words", "first_labels", "open_items", "reading_of", "step_cache"]
 
@@ -92,7 +91,7 @@ def _modality_for(model: Model, source: Any, options: FitOptions) -> str:
         model.modality == "texts"
         and "text" not in given
         and model.options.get("text") is not None
-        and chosen_column(model.options["text"], column_names(source, as_limits(options.limits))) is not None
+        and column_of(model.options["text"], column_names(source, as_limits(options.limits))) is not None
     ):
         return "records"
     try:
@@ -133,7 +132,7 @@ def _as_in_fit(model: Model, source: Any, options: FitOptions) -> dict[str, Any]
             source, as_limits(options.limits), sep=options.sep, sheet=options.sheet, encoding=options.encoding
         )
         for name in ("text", "label", "id", "split") if options.modality == "records" else ("label", "id", "split"):
-            known = None if fitted.get(name) is None else chosen_column(fitted[name], there)
+            known = None if fitted.get(name) is None else column_of(fitted[name], there)
             if getattr(options, name) is None and known is not None:
                 changes[name] = known
     return changes
