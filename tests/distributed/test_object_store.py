@@ -11,6 +11,7 @@ from bagwise.app import build_shards, evaluate_model
 from bagwise.app.options import FitOptions, open_source
 from bagwise.distributed.executors import LocalExecutor, executor_of
 from bagwise.sources import archives, shards
+from bagwise.sources.places import list_place
 from commands import as_json
 from model_cases import saved
 from object_store import served, write_shards

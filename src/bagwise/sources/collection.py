@@ -24,6 +24,7 @@ from bagwise.sources.item_tables import (
     item_table,
     label_column,
     label_sets_of,
+    numbers,
     packed,
     to_codes,
     to_strings,
@@ -239,16 +240,16 @@ class Collection(Sequence[Item]):
             if values is not None and len(values) != n:
                 raise BagwiseError(f"{source} has {n} rows but {len(values)} {what}.")
         if ids is None:
-            ids = arrow().array(np.arange(n)).cast(arrow().large_string()).cast(arrow().large_binary())
+            ids = numbers(np.arange(n)).cast(arrow().large_string()).cast(arrow().large_binary())
         about: dict[str, Any] = {"source": source, "notes": notes, "limits": limits}
         return cls(item_table(ids, labels, splits), "table", EntryDecoder(), X=X, feature_names=feature_names, **about)
 
     def _check_ids(self) -> None:
         """Raise an error if two ids are equal."""
-        compute, ids = _compute(), self.table.column("id")
-        if compute.count_distinct(ids).as_py() == len(ids):
+        ids = self.table.column("id")
+        if len(ids.unique()) == len(ids):
             return
-        counts = compute.value_counts(ids)
+        counts = ids.value_counts()
         most = int(np.argmax(counts.field("counts").to_numpy()))
         id, n = to_strings(counts.field("values").slice(most, 1))[0], counts.field("counts")[most].as_py()
         raise BagwiseError(
@@ -371,14 +372,14 @@ class Collection(Sequence[Item]):
             if step == 1:
                 return self._changed(self.table.slice(start, max(0, stop - start)), slice(start, max(start, stop)))
             return self._chosen(np.arange(start, stop, step))
-        numbers = chosen_numbers(key, len(self), "item")
-        chosen = self._chosen(numbers)
-        if len(np.unique(numbers)) < len(numbers):
+        rows = chosen_numbers(key, len(self), "item")
+        chosen = self._chosen(rows)
+        if len(np.unique(rows)) < len(rows):
             chosen._check_ids()
         return chosen
 
-    def _chosen(self, numbers: NDArray[np.int64]) -> Collection:
-        return self._changed(self.table.take(arrow().array(numbers)), numbers)
+    def _chosen(self, rows: NDArray[np.int64]) -> Collection:
+        return self._changed(self.table.take(numbers(rows)), rows)
 
     def _changed(self, table: Any, rows: Any = None) -> Collection:
         """Return the collection with another table, of some of the rows, or of all."""
@@ -547,12 +548,6 @@ class Collection(Sequence[Item]):
             about.append(how_many(len(self.classes), "classes"))
         about += [f"{n} in {name}" for name, n in sorted(zip(known, counts, strict=True)) if n]
         return f"<Collection: {', '.join(about)}, from {self.source}>"
-
-
-def _compute() -> Any:
-    import pyarrow.compute
-
-    return pyarrow.compute
 
 
 def _replaced(table: Any, name: str, column: Any) -> Any:

@@ -5,7 +5,7 @@ Strings are stored as UTF-8; bytes of names that are no UTF-8, which Python hold
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -22,6 +22,8 @@ __all__ = [
     "item_table",
     "label_column",
     "label_sets_of",
+    "mapped_codes",
+    "numbers",
     "packed",
     "to_bytes",
 ]
@@ -102,8 +104,25 @@ def to_codes(values: Iterable[str | None]) -> Any:
 
 def coded(codes: NDArray[np.int32], values: Sequence[str]) -> Any:
     """Return an Arrow array of codes, -1 is null, and their values."""
+    return arrow().DictionaryArray.from_arrays(numbers(codes), to_bytes(values))
+
+
+def numbers(values: NDArray[Any]) -> Any:
+    """Return whole numbers as an Arrow array, below 0 is null; `pyarrow.array` would import pandas if it is there."""
     pa = arrow()
-    return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32(), mask=codes < 0), to_bytes(values))
+    valid = pa.py_buffer(np.packbits(values >= 0, bitorder="little")) if (values < 0).any() else None
+    kind, buffer = pa.from_numpy_dtype(values.dtype), pa.py_buffer(np.ascontiguousarray(values))
+    return pa.Array.from_buffers(kind, len(values), [valid, buffer])
+
+
+def mapped_codes(column: Any, change: Callable[[list[Any]], Iterable[str | None]]) -> Any:
+    """Return a column as codes of other values; `change` is called with the different ones that are there."""
+    one = _array(column)
+    one = one if arrow().types.is_dictionary(one.type) else one.dictionary_encode()
+    found: dict[str | None, int] = {None: -1}
+    new = [found.setdefault(value, len(found) - 1) for value in change(one.dictionary.to_pylist())]
+    codes = np.array([*new, -1], np.int32)[one.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
+    return coded(codes, list(found)[1:])  # type: ignore[arg-type]
 
 
 def codes_of(column: Any) -> tuple[NDArray[np.int32], list[str]]:
@@ -119,7 +138,7 @@ def label_column(label_sets: Iterable[Sequence[str]]) -> Any:
     if all(len(labels) < 2 for labels in label_sets):
         return to_codes(labels[0] if labels else None for labels in label_sets)
     starts = np.cumsum([0, *map(len, label_sets)])
-    return pa.LargeListArray.from_arrays(starts, to_codes(one for labels in label_sets for one in labels))
+    return pa.LargeListArray.from_arrays(numbers(starts), to_codes(one for labels in label_sets for one in labels))
 
 
 def label_sets_of(column: Any) -> tuple[NDArray[np.int32], list[tuple[str, ...]]]:
@@ -150,9 +169,9 @@ def packed(table: Any) -> bytes:
         if pa.types.is_dictionary(field.type):
             codes, _ = codes_of(table.column(number))
             used, own = np.unique(codes, return_inverse=True)
-            values = _array(table.column(number)).dictionary.take(used[used >= 0])
+            values = _array(table.column(number)).dictionary.take(numbers(used[used >= 0]))
             own = (own - (used[:1] < 0).sum()).astype(np.int32)
-            column = pa.DictionaryArray.from_arrays(pa.array(own, mask=own < 0), values)
+            column = pa.DictionaryArray.from_arrays(numbers(own), values)
             table = table.set_column(number, field.name, column)
     sink = pa.BufferOutputStream()
     codec = next((name for name in ("zstd", "lz4") if pa.Codec.is_available(name)), None)

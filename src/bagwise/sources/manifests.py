@@ -7,8 +7,8 @@ import io
 import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,7 +19,7 @@ from bagwise.errors import BagwiseError, argument
 from bagwise.sources.archives import TarMember
 from bagwise.sources.collection import Collection
 from bagwise.sources.contents import File, FileContent, PartContent, UrlContent, as_file
-from bagwise.sources.item_tables import arrow, item_table, to_bytes, to_codes, to_strings
+from bagwise.sources.item_tables import arrow, item_table, mapped_codes, to_bytes, to_strings
 from bagwise.sources.items import Content, Decoder, Item
 from bagwise.sources.limits import Limits
 from bagwise.sources.places import annotated, ending, is_file
@@ -143,8 +143,12 @@ def _names(raw: Table, name: str, role: str, quoted: bool) -> Any:
 def _codes(raw: Table, name: str | None, quoted: bool, change: Callable[[str], str]) -> Any:
     if name is None:
         return None
-    values = (unquote_formula(one) if quoted else one for one in raw.strings(name))
-    return to_codes(change(one) if one else None for one in values)
+
+    def strings(values: list[Any]) -> Iterator[str | None]:
+        different = replace(raw, columns=arrow().table({name: values})).strings(name)
+        return (change(unquote_formula(one) if quoted else one) if one else None for one in different)
+
+    return mapped_codes(raw.columns.column(name), strings)
 
 
 def _numbers(raw: Table, name: str) -> Any:
@@ -165,7 +169,7 @@ def _numbers(raw: Table, name: str) -> Any:
 
 def _check_ids(ids: Any, what: str) -> None:
     """Raise an error if two ids are equal."""
-    if require("pyarrow.compute", "app", "Reading manifests").count_distinct(ids).as_py() == len(ids):
+    if len(ids.unique()) == len(ids):
         return
     seen: dict[str, int] = {}
     for number, id in enumerate(to_strings(ids), start=1):
