@@ -144,7 +144,7 @@ def _codes(raw: Table, name: str | None, quoted: bool, change: Callable[[str], s
     if name is None:
         return None
 
-    def strings(values: list[Any]) -> Iterator[str | None]:
+    def strings(values: Any) -> Iterator[str | None]:
         different = replace(raw, columns=arrow().table({name: values})).strings(name)
         return (change(unquote_formula(one) if quoted else one) if one else None for one in different)
 
