@@ -236,7 +236,7 @@ def test_numbers_with_decimal_commas(tmp_path):
     assert "Numbers are read with decimal commas: 1,5 is one and a half." in told["notes"]
     assert open_collection(tmp_path / "a.csv").X[1].tolist() == [1.5, 3.25]
     (tmp_path / "b.csv").write_text("\n".join(rows).replace("0,5", "1.000,5"))
-    assert "line 2, column 'x' is '1.000,5', not a number" in fit(tmp_path / "b.csv", code=1)["error"]
+    assert "row 1, column 'x' is '1.000,5', not a number" in fit(tmp_path / "b.csv", code=1)["error"]
 
 
 def test_a_first_row_of_decimal_commas_is_no_line_of_names(tmp_path):
