@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import io
 import os
@@ -383,7 +382,7 @@ class Collection(Sequence[Item]):
 
     def _changed(self, table: Any, rows: Any = None) -> Collection:
         """Return the collection with another table, of some of the rows, or of all."""
-        other = copy.copy(self)
+        other = self._copied()
         for name in ("classes", "n_labels", "_label_codes", "_split_codes"):
             vars(other).pop(name, None)
         other.table = table
@@ -507,8 +506,13 @@ class Collection(Sequence[Item]):
 
     def with_decoder(self, decoder: Decoder) -> Collection:
         """Return a collection of the same items, decoded in another way."""
-        other = copy.copy(self)
+        other = self._copied()
         other.decoder = decoder
+        return other
+
+    def _copied(self) -> Collection:
+        other = object.__new__(Collection)
+        vars(other).update(vars(self))
         return other
 
     def __getstate__(self) -> dict[str, Any]:
