@@ -10,6 +10,7 @@ from sklearn.svm import LinearSVC
 
 from bagwise import BagwiseError, merge_words
 from bagwise.criteria import ClassPosterior, Linkage, Margin
+from bagwise.merging.criteria._kernels import solve_svm
 from bagwise.merging.engine import Engine
 from helpers import topic_counts
 
@@ -147,16 +148,30 @@ def test_they_start_without_folding(criterion):
     assert isinstance(plan.search.work, dict)
 
 
+@pytest.mark.parametrize(
+    "case", [("integers", 1.0, 21), ("random", 1.0, 13), ("random", 1.0, 17), ("topics", 10.0, 55)]
+)
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_mme_merges_the_pair_whose_weights_agree_most(n_classes):
-    rng = np.random.default_rng(0)
-    X, y = rng.integers(0, 9, (30, 9)).astype(float), np.arange(30) % n_classes
-    search = Margin().search(X, y)
-    for _ in range(8):
-        words = search._weights[:, :-1].copy()
+def test_mme_merges_the_pair_whose_weights_agree_most(n_classes, case):
+    kind, C, seed = case
+    rng = np.random.default_rng(seed)
+    d, n = int(rng.integers(4, 12)), int(rng.integers(10, 60))
+    y = np.arange(n) % n_classes
+    X = {
+        "integers": lambda: rng.integers(0, 6, (n, d)).astype(float),
+        "random": lambda: rng.random((n, d)),
+        "topics": lambda: rng.poisson(0.3 + 6 * rng.random((n_classes, d))[y]).astype(float),
+    }[kind]()
+    search = Margin(C=C).search(X, y)
+    for _ in range(d - 1):
+        data = search._X.copy()
         s, t = search._search()
-        agreement = words.T @ words
-        assert agreement[s, t] == pytest.approx(agreement[np.triu_indices(len(agreement), 1)].max())
+        weights = np.zeros((len(search._y), data.shape[1]))
+        for target, w in zip(search._y, weights, strict=True):
+            solve_svm(data, target, C, np.zeros(n), w, 1e-11, 200_000, 0)
+        agreement = weights[:, :-1].T @ weights[:, :-1]
+        best = agreement[np.triu_indices(len(agreement), 1)].max()
+        assert agreement[s, t] >= best - 1e-9 * np.abs(agreement).max()
         assert s < t
         search.advance(np.empty((1, 2), dtype=np.int64), np.empty(1))
 
