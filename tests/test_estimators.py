@@ -148,6 +148,7 @@ def expected_failures(estimator):
 
 
 @pytest.mark.filterwarnings("ignore:No feature agrees")  # scikit-learn's random data have no classes to agree with
+@pytest.mark.filterwarnings("ignore:X has negative values")  # which its checks take for any data
 @parametrize_with_checks(
     [cheap(kind, **changes) for name, kind in sorted(MATRICES.items()) for changes in ({}, *VARIANTS.get(name, ()))],
     expected_failed_checks=expected_failures,
@@ -311,4 +312,5 @@ def test_scikit_learn_checks_without_data(name, check):
 if __name__ == "__main__":
     warnings.simplefilter("error")
     warnings.filterwarnings("ignore", "No feature agrees")
+    warnings.filterwarnings("ignore", "X has negative values")
     sys.exit(run_checks(sys.argv[1:]))
