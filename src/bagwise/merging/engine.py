@@ -243,11 +243,11 @@ class Engine:
         self.scaling = scaling
         word = int(np.argmin(scaling.shift))
         if self._scaling == "auto" and scaling.shift[word] < 0:
+            advice = " Use scaling='shift' or 'range' if they are, or scaling=None to refuse negative values."
             warnings.warn(
                 f"X has negative values, down to {scaling.shift[word]:g} in word {word}, but the criterion "
                 f"{self.criterion.name!r} is for counts and histograms: columns are taken as measurements, and "
-                "shifted to a minimum of 0. Use scaling='shift' or 'range' if they are, or scaling=None to refuse "
-                "negative values.",
+                f"shifted to a minimum of 0.{in_python(advice)}",
                 stacklevel=2,
             )
 

@@ -422,6 +422,7 @@ def test_a_table_of_measurements(tmp_path):
     assert index.search(X[:3] - 1e-3, k=1)[0][0].id == fit.data.collection.ids[0]
 
 
+@pytest.mark.filterwarnings("ignore:X has negative values")  # root="after" is for counts
 @pytest.mark.parametrize("root", ["auto", "after"])
 def test_errors_of_folds_are_those_of_models_of_the_other_folds(root):
     """Measurements are scaled for merging in each fold; sums are scaled only where the model does so."""

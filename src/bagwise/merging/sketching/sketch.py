@@ -310,7 +310,8 @@ class Sketch:
             more = "" if self.dtype == np.float64 else ", or use dtype='float64'"
             raise BagwiseError(
                 f"Without the mean of each feature, {left / whole:.1g} of the sums in this sketch is left: no more "
-                f"than rounding of {self.dtype}, which no groups can be found by. Subtract a typical sample from X{more}."
+                f"than rounding of {self.dtype}, by which no groups can be found. Subtract a typical sample from "
+                f"X{more}."
             )
         return signature
 

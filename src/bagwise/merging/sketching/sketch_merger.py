@@ -61,8 +61,8 @@ class SketchMerger(GroupTransformer, BaseEstimator):
        This maximises the total variance ``Σ_i |z_i - mean|²`` of the merged samples (BSC).
     3. With `use_labels` or `n_neighbors`, sums over the samples of a class, or over each sample and its nearest
        neighbours, take the place of the samples: the linear kernel of the merged samples is aligned with the labels
-       (equation 7 of the paper), or with the neighbourhoods as pseudo-labels (PKA). With `bipolar`, features may be merged with
-       opposite signs.
+       (equation 7 of the paper), or with the neighbourhoods as pseudo-labels (PKA). With `bipolar`, features may be
+       merged with opposite signs.
 
     Parameters
     ----------
