@@ -6,7 +6,6 @@ import functools
 import io
 import os
 import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Any, BinaryIO
 
 from bagwise._io.storage import Url, as_place, redacted, storage_errors
 from bagwise._utils.memory import readable_size
+from bagwise._utils.threads import cached_once
 from bagwise.errors import BagwiseError
 from bagwise.sources.limits import Limits
 
@@ -113,8 +113,7 @@ class UrlContent:
         if size > _BLOCK:
             return self._request(offset, offset + size)
         first, last = offset // _BLOCK, max(offset, offset + size - 1) // _BLOCK
-        with _lock(self):  # a block that several threads want is requested once
-            parts = [_block(self, number) for number in range(first, last + 1)]
+        parts = [_block(self, number) for number in range(first, last + 1)]
         start = offset - first * _BLOCK
         return b"".join(parts)[start : start + size]
 
@@ -209,12 +208,7 @@ def _unchanged(content: UrlContent, stamp: tuple[Any, ...] | None) -> bool:
     return content.stamp() == stamp
 
 
-@functools.lru_cache(maxsize=1024)
-def _lock(content: UrlContent) -> threading.Lock:
-    return threading.Lock()
-
-
-@functools.lru_cache(maxsize=_KEPT)
+@cached_once(maxsize=_KEPT)
 def _block(content: UrlContent, number: int) -> bytes:
     """Return a block of a file, shorter at its end."""
     return content._request(number * _BLOCK, (number + 1) * _BLOCK)
