@@ -380,10 +380,10 @@ def _tar_files(read: Read, n_bytes: int, path: str, limits: Limits) -> Iterator[
     them: in Pythons before 3.11.10 and 3.12.6 its time and memory are quadratic in the size of attributes; its
     recursion is as deep as there are headers before a file, and it ends quietly at a cut.)
     """
-    place = n_files = n_before = 0
+    position = n_files = n_before = 0
     attributes: dict[str, str] = {}
     of_all: dict[str, str] = {}
-    while (block := read(place, tarfile.BLOCKSIZE)) != bytes(tarfile.BLOCKSIZE) or n_before:
+    while (block := read(position, tarfile.BLOCKSIZE)) != bytes(tarfile.BLOCKSIZE) or n_before:
         after = f"after {n_files} files"
         try:
             header = tarfile.TarInfo.frombuf(block, _ENCODING, _ERRORS)
@@ -395,7 +395,7 @@ def _tar_files(read: Read, n_bytes: int, path: str, limits: Limits) -> Iterator[
             raise BagwiseError(f"{path} is damaged: what follows {after} is no header of a file: {error}.") from error
         if header.size < 0:
             raise BagwiseError(f"{path} is damaged: {after} there is a header of the size {header.size}.")
-        start = place + tarfile.BLOCKSIZE
+        start = position + tarfile.BLOCKSIZE
         if header.type in (*_PAX_HEADERS, *_LONG_NAMES):
             n_before += 1
             if n_before > _MOST_BEFORE:
@@ -410,7 +410,7 @@ def _tar_files(read: Read, n_bytes: int, path: str, limits: Limits) -> Iterator[
             elif header.type in _PAX_HEADERS:
                 target = of_all if header.type == tarfile.XGLTYPE else attributes
                 target.update(_pax_attributes(content, path))
-            place = start + -(-header.size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
+            position = start + -(-header.size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
             continue
         known = {**of_all, **attributes}
         attributes, n_before, n_files = {}, 0, n_files + 1
@@ -418,7 +418,7 @@ def _tar_files(read: Read, n_bytes: int, path: str, limits: Limits) -> Iterator[
         name = known.get("path", header.name)
         check_name(name, path)
         if header.isdir():
-            place = start
+            position = start
             continue
         if header.issym() or header.islnk():
             raise BagwiseError(f"{path} is refused: {name!r} is a link. Pack the file itself.")
@@ -428,7 +428,7 @@ def _tar_files(read: Read, n_bytes: int, path: str, limits: Limits) -> Iterator[
         if size > n_bytes - start:
             raise BagwiseError(f"{path} is damaged: it ends before {name!r} does, {after}.")
         yield name.rstrip("/"), start, size
-        place = start + -(-size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
+        position = start + -(-size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
 
 
 def _pax_attributes(content: bytes, path: str) -> dict[str, str]:

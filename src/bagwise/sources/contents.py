@@ -167,35 +167,35 @@ class PartContent:
         return io.BytesIO(content)
 
 
-def as_file(given: File | str | os.PathLike[str]) -> File:
+def as_file(path: File | str | os.PathLike[str]) -> File:
     """Return the content of a path or URL, or what is one already."""
-    if isinstance(given, (FileContent, UrlContent)):
-        return given
-    place = as_place(given)
-    return UrlContent(place) if isinstance(place, Url) else FileContent(os.fspath(place))
+    if isinstance(path, (FileContent, UrlContent)):
+        return path
+    location = as_place(path)
+    return UrlContent(location) if isinstance(location, Url) else FileContent(os.fspath(location))
 
 
 @contextmanager
 def local_copy(path: str | os.PathLike[str], limits: Limits) -> Iterator[str]:
     """Give a local path for a file: its own, or that of a copy if it is a URL, within the limit `table_bytes`."""
-    place = as_place(path)
-    if not isinstance(place, Url):
-        yield os.fspath(place)
+    location = as_place(path)
+    if not isinstance(location, Url):
+        yield os.fspath(location)
         return
     with tempfile.TemporaryDirectory(prefix="bagwise-") as folder:
-        target = os.path.join(folder, f"copy{os.path.splitext(place.name)[1]}")
+        target = os.path.join(folder, f"copy{os.path.splitext(location.name)[1]}")
         n_bytes = 0
-        with storage_errors(str(place)), as_file(place).open() as file, open(target, "wb") as copy:
+        with storage_errors(str(location)), as_file(location).open() as file, open(target, "wb") as copy:
             while piece := file.read(_BLOCK):
                 n_bytes += len(piece)
-                limits.check("table_bytes", n_bytes, f"{place} has {readable_size(n_bytes)} and more")
+                limits.check("table_bytes", n_bytes, f"{location} has {readable_size(n_bytes)} and more")
                 copy.write(piece)
         try:
             yield target
         except BagwiseError as error:  # names the file
             if target not in str(error):
                 raise
-            raise BagwiseError(str(error).replace(target, os.fspath(place))) from error
+            raise BagwiseError(str(error).replace(target, os.fspath(location))) from error
 
 
 def changed(what: str) -> BagwiseError:
@@ -217,7 +217,7 @@ def _block(content: UrlContent, number: int) -> bytes:
 class _RemoteFile(io.RawIOBase):
     """A file of fsspec; whatever its file system raises is a `BagwiseError`.
 
-    The file system is held as well: that of an archive closes its files when nobody holds it.
+    The file system is kept as well: that of an archive closes its files when nothing refers to it.
     """
 
     def __init__(self, system: Any, file: Any) -> None:
