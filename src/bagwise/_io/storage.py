@@ -40,10 +40,10 @@ def is_url(path: Any) -> bool:
     """
     if isinstance(path, Url):
         return True
-    match = _URL.match(path) if isinstance(path, str) else None
-    if match is None or _is_local(path):
+    found = _URL.match(path) if isinstance(path, str) else None
+    if found is None or _is_local(path):
         return False
-    return match[1] == "://" or not os.path.lexists(path)  # a file may be named a::b
+    return found[1] == "://" or not os.path.lexists(path)  # a file may be named a::b
 
 
 def _is_local(url: str) -> bool:
