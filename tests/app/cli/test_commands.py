@@ -13,10 +13,9 @@ from typer.testing import CliRunner
 from bagwise import Model, open_collection
 from bagwise.app import FitOptions, ItemIndex, evaluate_model
 from bagwise.app.cli.app import app
-from bagwise.app.cli.options import OPTION_NAMES
 from bagwise.app.cli.printing import command_line
 from bagwise.app.explorer import open_workspace
-from bagwise.app.options import _parameters
+from bagwise.app.options import options_of
 from commands import as_json, bagwise
 from model_cases import MADE
 from small_sources import texts, write_image_folder, write_records, write_table, write_text_folder, zipped
@@ -323,10 +322,11 @@ def test_the_command_line_wins_over_the_configuration(tmp_path):
 
 
 def test_configurations_have_the_names_of_the_command_line():
-    of_python = {one.name for one in dataclasses.fields(FitOptions)} - {"limits"}  # --limit, one by one
-    names = {name.removeprefix("--"): parameter for parameter, name in OPTION_NAMES.items() if parameter in of_python}
-    assert _parameters(dict.fromkeys(names, 1), "here") == dict.fromkeys(names.values(), 1)
+    known = {name: one for name, one in options_of(FitOptions).items() if one.names}
+    names = {one.names[0].removeprefix("--"): one.config for name, one in known.items() if name != "limits"}
+    assert all(name == in_file for name, in_file in names.items())
     assert {"groups", "words", "frames", "jobs", "seed", "on-error"} <= names.keys()
+    assert known["limits"].config == "limits"  # --limit, one by one
 
 
 def test_a_dry_run_writes_nothing(stripes, tmp_path, monkeypatch):

@@ -14,6 +14,7 @@ from bagwise._utils.extras import require
 from bagwise._utils.text import agree, how_many
 from bagwise.app.cli.options import (
     FIT_OPTIONS,
+    OPTION_NAMES,
     READ_OPTIONS,
     Force,
     MapMethod,
@@ -95,9 +96,6 @@ def cluster(
             help="Give the items of SOURCE to the clusters of this index.", metavar="INDEX", show_default=False
         ),
     ] = None,
-    groups: Annotated[
-        int | None, typer.Option("--groups", min=1, help="Number of groups of words. Default: 50.", show_default=False)
-    ] = None,
     report: Annotated[bool, typer.Option(help="Write NAME.report.html beside the model.")] = True,
     index: Annotated[bool, typer.Option(help="Write NAME.index beside the model.")] = True,
     map_method: MapMethod = "spectral",
@@ -124,14 +122,14 @@ def cluster(
                 "--network is for a model that was fitted with it. To learn words of it: --descriptor "
                 f"network:{network}"
             )
-        chosen = fit_options(options, n_groups=groups)
+        chosen = fit_options(options)
         base = output_file(model_out, Path(f"{name_of_source(source)}.bagwise"))
         outputs = FitOutputs(base, report=report, index=index, markdown=None)
         _cluster_source(session, source, chosen, outputs, n_clusters, method, map_method, tables, force)
         return
     if assign is not None:
         _check_assigned(n_clusters, method, options["random_state"])
-    _check_fitted(source if assign is None else assign, items, assign, groups, model_out, options)
+    _check_fitted(source if assign is None else assign, items, assign, model_out, options)
     chosen = fit_options({name: value for name, value in options.items() if name in READ_OPTIONS})
     if assign is not None:
         _assign(session, assign, source, network, chosen, tables)
@@ -184,12 +182,8 @@ def _check_assigned(n_clusters: int | None, method: str, seed: int | None) -> No
         )
 
 
-def _check_fitted(
-    path: Any, items: Any, assign: Any, groups: int | None, model_out: Any, options: dict[str, Any]
-) -> None:
+def _check_fitted(path: Any, items: Any, assign: Any, model_out: Any, options: dict[str, Any]) -> None:
     """Raise an error for arguments that do not go with a model or an index."""
-    from bagwise.app.cli.options import OPTION_NAMES
-
     held = _held_by(path)
     if assign is not None:
         if held != "index":
@@ -208,7 +202,7 @@ def _check_fitted(
         )
     wrong = [name for name in options if name not in (*READ_OPTIONS, "random_state") and options[name] is not None]
     named = [OPTION_NAMES[name] for name in wrong]
-    named += [name for name, value in (("--groups", groups), ("--model-out", model_out)) if value is not None]
+    named += ["--model-out"] if model_out is not None else []
     if named:
         raise BagwiseError(f"{named[0]} is for learning words, but {path} is {_a(held or 'model')} already. Remove it.")
 

@@ -64,14 +64,6 @@ def demo(
 def fit(
     session: Session,
     source: Source,
-    groups: Annotated[
-        str | None,
-        typer.Option(
-            "--groups",
-            help="Number of groups after merging, or auto (default): chosen by cross-validation.",
-            metavar="N|auto",
-        ),
-    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Model file, or a folder for it. Default: NAME.bagwise with the name of the source."),
@@ -101,7 +93,7 @@ def fit(
     **options: Any,
 ) -> None:
     """Fit a model to a folder, an archive or a table; write it with a search index and a report."""
-    chosen = fit_options(options, n_groups=_number_or_auto(groups))
+    chosen = fit_options(options)
     if embed_network:
         _check_embedding(chosen.descriptor)
     check_map_method(map_method)
@@ -121,7 +113,7 @@ def fit(
         run_fit(session, source, chosen, outputs, compact, map_method, client, embed_network)
 
 
-@command(_PANEL, {name: option for name, option in FIT_OPTIONS.items() if name != "criterion"})
+@command(_PANEL, {name: option for name, option in FIT_OPTIONS.items() if name not in ("criterion", "n_groups")})
 def compare(
     session: Session,
     source: Source,
@@ -347,10 +339,6 @@ def _print_plan(session: Session, source: Path, options: Any, outputs: FitOutput
     existing = [path for path in outputs.all() if path.exists()]
     if existing and not force:
         session.note(f"{existing[0]} exists already; give --force to replace it.")
-
-
-def _number_or_auto(value: str | None) -> int | str | None:
-    return int(value) if value is not None and value.removeprefix("-").isdecimal() else value
 
 
 def _sizes(given: str | None) -> list[int] | None:

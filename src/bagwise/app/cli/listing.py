@@ -43,7 +43,7 @@ def list(
     **options: Any,
 ) -> None:
     """List the items of a source by class; write a manifest, a source that need not be listed again."""
-    from bagwise.app.options import open_source
+    from bagwise.app.training.items import open_source
     from bagwise.distributed import connected
     from bagwise.distributed.executors import executor_of
     from bagwise.sources import write_manifest
