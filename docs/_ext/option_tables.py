@@ -11,7 +11,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from bagwise.app.options import FitOptions, Option, meaning_of, options_of
+from bagwise.app.declaring import Option, meaning_of, options_of
+from bagwise.app.options import FitOptions
 
 _ROOT = Path(__file__).parents[2]
 STUB = _ROOT / "src" / "bagwise" / "app" / "training" / "fit_model.pyi"

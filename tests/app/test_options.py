@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 import bagwise
 from bagwise.app import FitOptions
 from bagwise.app.cli.options import fit_options, table_options
-from bagwise.app.options import check_options, meaning_of, option, options_of, read_config, takes_options
-from bagwise.app.rules import Choice, Integer, Number
+from bagwise.app.declaring import Choice, Integer, Number, meaning_of, option, options_of, takes_options
+from bagwise.app.options import check_options, read_config
 from bagwise.errors import BagwiseError, OptionError
 
 SOURCES = Path(bagwise.__file__).parent

@@ -7,112 +7,38 @@ files, the tables of options in the documentation, what a model and an index kee
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import os
-import textwrap
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from bagwise._io.storage import with_options_of
 from bagwise._utils.memory import parse_size
-from bagwise.app.rules import Checked, Choice, Integer, Number, Rule, Text
+from bagwise.app.declaring import (
+    RUN,
+    SOURCE,
+    Checked,
+    Choice,
+    Integer,
+    Number,
+    Text,
+    documented,
+    joined,
+    option,
+    options_of,
+    shown_modality,
+)
 from bagwise.descriptors import registry
 from bagwise.errors import BagwiseError, OptionError, unknown_name
 from bagwise.sources.limits import Limits, as_limits
 
-__all__ = ["DESCRIPTORS", "FitOptions", "Option", "check_options", "joined", "option", "options_of", "read_config"]
-__all__ += ["takes_options"]
-
-_T = TypeVar("_T")
+__all__ = ["DESCRIPTORS", "FitOptions", "check_options", "read_config"]
 
 # Names of descriptors, and the classes behind them. Several are joined by "+".
 DESCRIPTORS = {known.option: name for name, known in registry.DESCRIPTORS.items() if known.option is not None}
 # The largest number of threads, as in `bagwise._utils.checks`, which imports NumPy: help does without.
 _MOST_JOBS = 1 << 10
 _CONFIG_BYTES = 1 << 20  # of a configuration file
-MODEL, SOURCE, RUN = "Model", "Source", "Run"
-_WIDTH = 112
-
-
-@dataclass(frozen=True)
-class Option:
-    """What is known of an option besides its type and default; see `option`."""
-
-    names: tuple[str, ...]
-    help: str
-    rule: Rule
-    unset: str
-    details: str
-    panel: str
-    metavar: str | None
-    modalities: tuple[str, ...]
-    stage: str | None
-    kept: bool
-    common: bool
-    config: str
-    secret: bool
-
-
-def option(
-    default: Any,
-    *names: str,
-    help: str,
-    rule: Rule,
-    unset: str = "",
-    details: str = "",
-    panel: str = MODEL,
-    metavar: str | None = None,
-    modalities: tuple[str, ...] = (),
-    stage: str | None = None,
-    kept: bool = True,
-    common: bool = False,
-    config: str | None = None,
-    secret: bool = False,
-) -> Any:
-    """Declare an option, as a field of `FitOptions`.
-
-    Parameters
-    ----------
-    default : object
-    *names : str
-        Names on the command line, such as "--words"; none: an option of Python alone.
-    help : str
-        What the option does; with the other values and the default of the declaration it is the text of the help, of
-        docstrings and of the documentation. In lower case it follows the modalities: "Texts: the longest …".
-    rule : Rule
-        What is accepted. None is accepted where it is the default.
-    unset : str
-        What the default means, if that is None or "auto".
-    details : str
-        More for docstrings and documentation.
-    panel : str
-        Heading in the help and in the documentation.
-    metavar : str, default=None
-    modalities : tuple of str
-        Those that the option applies to; (): all.
-    stage : {"read", "groups"}, default=None
-        "read": it says how a source is read. "groups": results of merging and cross-validation in a cache have its
-        value in their keys. (Words and histograms have the parameters of their vectorizer in theirs.)
-    kept : bool
-        Whether a model keeps the value: not if it is about one machine or one run.
-    common : bool
-        Whether the short help of a command lists it.
-    config : str, default=None
-        Name in configuration files, if it is not that of the command line. Options of Python alone have none.
-    secret : bool
-        Whether the value may hold credentials, which are not shown, kept or passed on.
-    """
-    in_config = (names[0].removeprefix("--") if names else "") if config is None else config
-    known = Option(
-        names, help, rule, unset, details, panel, metavar, modalities, stage, kept, common, in_config, secret
-    )
-    return dataclasses.field(default=default, metadata={"option": known}, repr=not secret, hash=not secret)
-
-
-def options_of(table: type[FitOptions] | FitOptions) -> dict[str, Option]:
-    """Return the options that a table declares, by the names of their parameters."""
-    return {one.name: one.metadata["option"] for one in fields(table)}
 
 
 def _named_criteria() -> tuple[str, ...]:
@@ -149,15 +75,6 @@ def _checked_mapping(value: Any) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise BagwiseError(f'storage_options must be a mapping, such as {{"key": …}}; got {type(value).__name__}.')
     return value
-
-
-def joined(names: Sequence[str], last: str = "and") -> str:
-    """Join names to a list in words.
-
-    >>> joined(["images"]), joined(["images", "videos", "texts"])
-    ('images', 'images, videos and texts')
-    """
-    return f" {last} ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _names_for(modality: str) -> str:
@@ -619,68 +536,11 @@ def check_options(options: FitOptions, modality: str) -> None:
             and modality not in known.modalities
             and getattr(options, name) != getattr(type(options), name)
         ):
-            accepted = joined([_shown_modality(one) for one in known.modalities])
+            accepted = joined([shown_modality(one) for one in known.modalities])
             raise OptionError(name, f"{name} is for {accepted}, but {these}. Remove {name}.")
 
 
-def _shown_modality(name: str) -> str:
-    return "tables" if name == "table" else name
-
-
-def meaning_of(known: Option, default: Any, *, python: bool = False, details: bool = False) -> str:
-    """Say what an option does, for help, docstrings and documentation.
-
-    With `python`, as for a parameter of Python, whose default is told beside it.
-    """
-    about = f"{joined([_shown_modality(one) for one in known.modalities])}: " if known.help[0].islower() else ""
-    parts = [f"{about[:1].upper()}{about[1:]}{known.help}"]
-    parts += [f"{value}: {meaning}." for value, meaning in known.rule.also.items() if meaning]
-    if known.unset:
-        start = f'"{default}"' if isinstance(default, str) else default
-        parts.append(f"{start if python else 'Default'}: {known.unset}.")
-    elif default is not None and not python:
-        parts.append(f"Default: {default:g}." if isinstance(default, float) else f"Default: {default}.")
-    return " ".join([*parts, known.details] if details and known.details else parts)
-
-
-def parameters_text(table: type[FitOptions]) -> str:
-    """Return the section "Parameters" of a docstring, without its heading."""
-    lines = []
-    for one in fields(table):
-        known = one.metadata["option"]
-        default = f'"{one.default}"' if isinstance(one.default, str) else one.default
-        lines.append(f"{one.name} : {known.rule.described}, default={default}")
-        text = meaning_of(known, one.default, python=True, details=True)
-        lines += textwrap.wrap(text, _WIDTH, initial_indent="    ", subsequent_indent="    ")
-    return "\n".join(lines)
-
-
-def _documented(thing: _T, table: type[FitOptions]) -> _T:
-    """Put the options of a table into the docstring of a class or function."""
-    if thing.__doc__:  # none with python -OO
-        thing.__doc__ = inspect.cleandoc(thing.__doc__).replace("%(options)s", parameters_text(table))
-    return thing
-
-
-def takes_options(table: type[FitOptions]) -> Callable[[Callable[..., _T]], Callable[..., _T]]:
-    """Show the options of a table in the signature and docstring of a function that takes them as ``**options``."""
-
-    def decorate(function: Callable[..., _T]) -> Callable[..., _T]:
-        signature = inspect.signature(function)
-        own = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
-        named = [
-            inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=one.type)
-            for one in fields(table)
-        ]
-        positional = [one for one in own if one.kind is not inspect.Parameter.KEYWORD_ONLY]
-        others = [one for one in own if one.kind is inspect.Parameter.KEYWORD_ONLY]
-        function.__signature__ = signature.replace(parameters=[*positional, *named, *others])  # type: ignore[attr-defined]
-        return _documented(function, table)
-
-    return decorate
-
-
-_documented(FitOptions, FitOptions)
+documented(FitOptions, FitOptions)
 
 
 def read_config(path: str | os.PathLike[str], table: type[FitOptions] = FitOptions) -> dict[str, Any]:

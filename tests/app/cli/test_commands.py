@@ -14,8 +14,8 @@ from bagwise import Model, open_collection
 from bagwise.app import FitOptions, ItemIndex, evaluate_model
 from bagwise.app.cli.app import app
 from bagwise.app.cli.printing import command_line
+from bagwise.app.declaring import options_of
 from bagwise.app.explorer import open_workspace
-from bagwise.app.options import options_of
 from commands import as_json, bagwise
 from model_cases import MADE
 from small_sources import texts, write_image_folder, write_records, write_table, write_text_folder, zipped

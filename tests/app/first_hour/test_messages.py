@@ -13,7 +13,7 @@ from bagwise import BagwiseError, open_collection
 from bagwise.app import FitOptions
 from bagwise.app.cli.app import app
 from bagwise.app.cli.options import FIT_OPTIONS, OPTION_NAMES, READ_OPTIONS
-from bagwise.app.options import options_of
+from bagwise.app.declaring import options_of
 from bagwise.errors import argument, in_python, named_by
 from bagwise.sources import Limits, open_images, open_records, open_table, open_texts, open_videos
 from commands import as_json, bagwise

@@ -13,7 +13,8 @@ import typer
 
 from bagwise._io.storage import Url, as_place
 from bagwise.app.cli.session import session
-from bagwise.app.options import RUN, SOURCE, FitOptions, meaning_of, options_of, read_config
+from bagwise.app.declaring import RUN, SOURCE, meaning_of, options_of
+from bagwise.app.options import FitOptions, read_config
 
 __all__ = ["FIT_OPTIONS", "PARTED_OPTIONS", "READ_OPTIONS", "Force", "MapMethod", "ModelPath", "ModelPlace", "Network"]
 __all__ += ["Options", "QueryText", "Raw", "Row", "Scheduler", "SourcePath", "Workers", "command", "fit_options"]

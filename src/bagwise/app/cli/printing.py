@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from bagwise._utils.text import escape_character
-from bagwise.app.options import FitOptions, options_of
+from bagwise.app.declaring import options_of
+from bagwise.app.options import FitOptions
 from bagwise.errors import BagwiseError, OptionError
 
 __all__ = [

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from bagwise.app.declaring import takes_options
 from bagwise.app.model.vectorizers import Progress
-from bagwise.app.options import FitOptions, takes_options
+from bagwise.app.options import FitOptions
 from bagwise.app.training.fit import FittedModel, run_fit
 
 __all__ = ["fit_model"]
