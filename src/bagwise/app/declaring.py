@@ -19,7 +19,7 @@ __all__ += ["option", "options_of", "shown_modality", "takes_options"]
 
 _T = TypeVar("_T")
 
-MODEL, SOURCE, RUN = "Model", "Source", "Run"  # headings in the help and in the documentation
+MODEL, SOURCE, OUTPUT, RUN = "Model", "Source", "Output", "Run"  # headings in the help and in the documentation
 _WIDTH = 112  # of docstrings
 
 

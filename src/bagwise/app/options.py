@@ -122,7 +122,6 @@ class FitOptions:
         details="Texts have the most frequent words. Descriptors after the first have half as many words each.",
         metavar="N",
         modalities=("images", "videos", "texts"),
-        common=True,
     )
     criterion: str = option(
         "auto",
@@ -254,7 +253,6 @@ class FitOptions:
         panel=SOURCE,
         metavar="NAME",
         stage="read",
-        common=True,
     )
     image: str | None = option(
         None,

@@ -51,7 +51,7 @@ def place(tmp_path_factory):
     (root / "file").write_text("no folder")
     np.savez(root / "arrays.npz", A=np.eye(3))
     np.savez_compressed(root / "bomb.npz", X=np.zeros((1000, 1000)))
-    quick = ("--folds", 0, "--no-report", "--no-index")
+    quick = ("--folds", 0, "--no-page", "--no-index")
     bagwise("fit", root / "texts", *quick, "--out", root / "texts.bagwise")
     bagwise("fit", root / "unlabelled.csv", *quick, "--out", root / "unlabelled.bagwise")
     bagwise("fit", root / "negative.csv", *quick, "--out", root / "table.bagwise")

@@ -14,12 +14,16 @@ from bagwise._utils.extras import require
 from bagwise._utils.text import agree, how_many
 from bagwise.app.cli.options import (
     FIT_OPTIONS,
+    MAKE,
     OPTION_NAMES,
     READ_OPTIONS,
     Force,
     MapMethod,
     Network,
+    NoIndex,
+    NoPage,
     Raw,
+    Report,
     command,
     fit_options,
     source_path,
@@ -44,7 +48,7 @@ _MOST_OTHERS = 3  # other stable numbers of clusters that are named
 _OPTIONS = {name: option for name, option in FIT_OPTIONS.items() if name not in ("C", "folds", "partition")}
 
 
-@command("Train", _OPTIONS)
+@command(MAKE, _OPTIONS)
 def cluster(
     session: Session,
     source: Annotated[
@@ -96,15 +100,20 @@ def cluster(
             help="Give the items of SOURCE to the clusters of this index.", metavar="INDEX", show_default=False
         ),
     ] = None,
-    report: Annotated[bool, typer.Option(help="Write NAME.report.html beside the model.")] = True,
-    index: Annotated[bool, typer.Option(help="Write NAME.index beside the model.")] = True,
+    page: Report = None,
+    no_page: NoPage = False,
+    no_index: NoIndex = False,
     map_method: MapMethod = "spectral",
     network: Network = None,
     raw: Raw = False,
     force: Force = False,
     **options: Any,
 ) -> None:
-    """Find clusters of items without labels and name them: words, groups, clusters, index and report in one go."""
+    """Find clusters of items without labels, and name them.
+
+    A source alone gives words, groups, clusters, an index and a report in one go; a model or an index has words
+    already.
+    """
     from bagwise.app.index.item_clusters import CLUSTER_METHODS
 
     if method not in ("auto", *CLUSTER_METHODS):
@@ -124,7 +133,7 @@ def cluster(
             )
         chosen = fit_options(options)
         base = output_file(model_out, Path(f"{name_of_source(source)}.bagwise"))
-        outputs = FitOutputs(base, report=report, index=index, markdown=None)
+        outputs = FitOutputs(base, page, no_page=no_page, no_index=no_index)
         _cluster_source(session, source, chosen, outputs, n_clusters, method, map_method, tables, force)
         return
     if assign is not None:
@@ -220,7 +229,7 @@ def _cluster_source(
 ) -> None:
     """Learn from a source, cluster its items, and write everything."""
     if outputs.report is not None:
-        require("jinja2", "app", "Writing reports (--report)")
+        require("jinja2", "app", "Writing reports (--page)")
     csv = tables[0] or outputs.model.with_name(f"{outputs.model.name.removesuffix('.bagwise')}.clusters.csv")
     check_outputs([outputs.model, outputs.report, outputs.index], force, "--model-out")
     check_outputs([csv], force)

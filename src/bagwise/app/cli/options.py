@@ -10,15 +10,17 @@ from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import typer
+from typer.models import OptionInfo
 
 from bagwise._io.storage import Url, as_place
+from bagwise.app.cli.help import help_all
 from bagwise.app.cli.session import session
-from bagwise.app.declaring import RUN, SOURCE, meaning_of, options_of
+from bagwise.app.declaring import OUTPUT, RUN, SOURCE, meaning_of, options_of
 from bagwise.app.options import FitOptions, read_config
 
 __all__ = ["FIT_OPTIONS", "PARTED_OPTIONS", "READ_OPTIONS", "Force", "MapMethod", "ModelPath", "ModelPlace", "Network"]
-__all__ += ["Options", "QueryText", "Raw", "Row", "Scheduler", "SourcePath", "Workers", "command", "fit_options"]
-__all__ += ["option_name", "source_path"]
+__all__ += ["NoIndex", "NoPage", "Options", "Page", "QueryText", "Raw", "Report", "Row", "Scheduler", "SourcePath"]
+__all__ += ["LOOK", "MAKE", "OTHERS", "USE", "Workers", "command", "fit_options", "option_name", "source_path"]
 
 
 def source_path(given: str) -> Any:
@@ -36,7 +38,13 @@ SourcePath = Annotated[
     typer.Argument(metavar="SOURCE", help="Folder, archive, file of records, table, or item.", parser=source_path),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace existing outputs.")]
-Raw = Annotated[bool, typer.Option("--raw", help="CSV: no apostrophe before names such as =x, formulas elsewhere.")]
+Page = Annotated[Path | None, typer.Option("--page", help="Write an HTML page.", metavar="FILE")]
+Raw = Annotated[
+    bool,
+    typer.Option(
+        "--raw", help="CSV: no apostrophe before names such as =x, formulas elsewhere.", rich_help_panel=OUTPUT
+    ),
+]
 QueryText = Annotated[
     list[str] | None, typer.Option("--query-text", "-t", help="A text; may be given several times.", metavar="TEXT")
 ]
@@ -47,20 +55,40 @@ Network = Annotated[
     typer.Option(
         help="ONNX file of the network that the model was fitted with. Models name networks by their hash alone.",
         metavar="FILE",
+        rich_help_panel=RUN,
     ),
 ]
 MapMethod = Annotated[
-    str, typer.Option("--map", help="Map of the items in the index, for bagwise explore: spectral, tsne or none.")
+    str,
+    typer.Option(
+        "--map",
+        help="Map of the items in the index, for bagwise explore: spectral, tsne or none.",
+        metavar="NAME",
+        rich_help_panel=OUTPUT,
+    ),
 ]
+Report = Annotated[
+    Path | None,
+    typer.Option("--page", help="Page of the report. Default: NAME.report.html beside the model.", metavar="FILE"),
+]
+NoIndex = Annotated[bool, typer.Option("--no-index", help="Write no index.", rich_help_panel=OUTPUT)]
+NoPage = Annotated[bool, typer.Option("--no-page", help="Write no report.", rich_help_panel=OUTPUT)]
 
 Scheduler = Annotated[
     str | None,
-    typer.Option(help="Run on the Dask cluster of this scheduler, such as tcp://host:8786.", metavar="ADDRESS"),
+    typer.Option(
+        help="Run on the Dask cluster of this scheduler, such as tcp://host:8786.",
+        metavar="ADDRESS",
+        rich_help_panel=RUN,
+    ),
 ]
 Workers = Annotated[
-    int | None, typer.Option(help="Run on this many worker processes of this machine, by Dask.", metavar="N")
+    int | None,
+    typer.Option(help="Run on this many worker processes of this machine, by Dask.", metavar="N", rich_help_panel=RUN),
 ]
 
+# Groups of commands.
+MAKE, USE, LOOK, OTHERS = "Make", "Use", "Look", "Others"
 # Name of a parameter: its annotated type and default.
 Options = Mapping[str, tuple[Any, Any]]
 
@@ -71,13 +99,16 @@ def _option(kind: Any, panel: str | None, help: str, *names: str, metavar: str |
     return (Annotated[bool, option], False) if kind is bool else (Annotated[kind | None, option], None)
 
 
-def table_options(table: type[FitOptions]) -> dict[str, tuple[Any, Any]]:
-    """Return the options of the command line that a table declares; None, their default, is that of the table."""
+def table_options(table: type[FitOptions], *, common: bool = True) -> dict[str, tuple[Any, Any]]:
+    """Return the options of the command line that a table declares; None, their default, is that of the table.
+
+    With `common`, those that a fit often needs are in no section, so that the short help lists them.
+    """
     options = {}
     for one in fields(table):
         known = one.metadata["option"]
         if known.names:
-            panel = None if known.common else known.panel
+            panel = None if common and known.common else known.panel
             meaning = meaning_of(known, one.default)
             options[one.name] = _option(known.rule.type, panel, meaning, *known.names, metavar=known.metavar)
     return options
@@ -88,14 +119,20 @@ FIT_OPTIONS: Options = table_options(FitOptions) | {
 }
 # Of commands that read items.
 READ_OPTIONS: Options = {
-    name: FIT_OPTIONS[name]
-    for name, known in options_of(FitOptions).items()
-    if known.names and (known.panel == SOURCE or name in ("cache", "n_jobs"))
+    name: one
+    for name, one in table_options(FitOptions, common=False).items()
+    if options_of(FitOptions)[name].panel == SOURCE or name in ("cache", "n_jobs")
 }
 # Of commands that read items on a cluster.
 PARTED_OPTIONS: Options = {**READ_OPTIONS, "partition": FIT_OPTIONS["partition"]}
 
 _COMMON: Options = {
+    "help_all": (
+        Annotated[
+            bool, typer.Option("--help-all", is_eager=True, callback=help_all, help="Show all options and exit.")
+        ],
+        False,
+    ),
     "quiet": _option(bool, RUN, "No progress, no notes.", "--quiet", "-q"),
     "as_json": _option(bool, RUN, "Print one JSON object and nothing else.", "--json"),
     "log_file": _option(Path, RUN, "Append a log of steps, notes and errors to this file.", metavar="FILE"),
@@ -108,6 +145,17 @@ def option_name(parameter: str, annotation: Any) -> str:
     given = [name for info in get_args(annotation)[1:] for name in (info.default, *(info.param_decls or ()))]
     named = [name for name in given if isinstance(name, str) and name.startswith("--")]
     return named[0] if named else f"--{parameter.replace('_', '-')}"
+
+
+def _name_value(annotation: Any) -> None:
+    """Give an option a metavar by the type of its value, unless it has one."""
+    kind, info, *_ = get_args(annotation)
+    kinds = {kind, *get_args(kind)}
+    named = next(
+        (name for one, name in {Path: "FILE", int: "N", float: "X", str: "NAME"}.items() if one in kinds), None
+    )
+    if isinstance(info, OptionInfo) and info.metavar is None:
+        info.metavar = named
 
 
 # Options of all commands that open a source, by their parameters: messages name them.
@@ -129,11 +177,14 @@ def command(panel: str, also: Options | None = None) -> Callable[[Callable[..., 
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
             for name, (annotation, default) in added.items()
         ]
+        for one in own:
+            _name_value(one.annotation)
         keyword_only = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
 
         @functools.wraps(function)
         def run(**given: Any) -> None:
             common = {name: given.pop(name) for name in _COMMON}
+            del common["help_all"]
             names = {p.name: option_name(p.name, p.annotation) for p in keyword_only} | OPTION_NAMES
             with session(function.__name__, names, **common) as current:
                 function(current, **given)
