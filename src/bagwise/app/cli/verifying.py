@@ -81,9 +81,7 @@ def describe_cache(session: Session, folder: Path) -> None:
     session.say(f"{printable(folder)}: {how_many(n_files, 'files')}, {readable_size(n_bytes)}")
     session.table(["step", "files", "size"], [(name, n, readable_size(size)) for name, n, size in rows])
     if n_others:
-        others = how_many(n_others, "other files")
         session.say(
-            f"{others} in this folder {agree(n_others, 'is', 'are')} not of the cache."
             f"{how_many(n_others, 'other files')} in this folder {agree(n_others, 'is', 'are')} not of the cache."
         )
     session.say("To clear it, remove the folder, or those of one step, while no command uses it.")
