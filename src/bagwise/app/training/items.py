@@ -33,7 +33,7 @@ from bagwise.sources.opening import (
     open_collection,
 )
 from bagwise.sources.places import Listing, ending
-from bagwise.sources.roles import column_of
+from bagwise.sources.roles import columns_of
 
 __all__ = ["N_SAMPLED_ITEMS", "READING", "count_words", "first_labels", "open_items", "open_source", "reading_of"]
 __all__ += ["step_cache"]
@@ -155,7 +155,7 @@ def _modality_for(model: Model, source: Any, options: FitOptions) -> str:
         model.modality == "texts"
         and "text" not in given
         and model.options.get("text") is not None
-        and column_of(model.options["text"], column_names(source, as_limits(options.limits))) is not None
+        and columns_of(model.options["text"], column_names(source, as_limits(options.limits))) is not None
     ):
         return "records"
     try:
@@ -196,9 +196,11 @@ def _as_in_fit(model: Model, source: Any, options: FitOptions) -> dict[str, Any]
             source, as_limits(options.limits), sep=options.sep, sheet=options.sheet, encoding=options.encoding
         )
         for name in ("text", "label", "id", "split") if options.modality == "records" else ("label", "id", "split"):
-            known = None if fitted.get(name) is None else column_of(fitted[name], there)
+            known = None if fitted.get(name) is None else columns_of(fitted[name], there)
             if getattr(options, name) is None and known is not None:
-                changes[name] = known
+                changes[name] = ",".join(known)
+    if options.modality == "table" and options.missing is None:
+        changes["missing"] = fitted.get("missing")
     return changes
 
 
