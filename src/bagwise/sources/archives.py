@@ -17,16 +17,16 @@ import stat
 import struct
 import tarfile
 import tempfile
-import threading
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, BinaryIO
 
 from bagwise._utils.memory import readable_size
+from bagwise._utils.threads import cached_once
 from bagwise.errors import BagwiseError
 from bagwise.sources.contents import File, FileContent, as_file
 from bagwise.sources.limits import Limits
@@ -252,52 +252,33 @@ class Packed:
 
     def read(self, offset: int, size: int) -> bytes:
         """Read bytes at an offset of the unpacked archive."""
-        return _unpacked(self).content()[offset : offset + size]
+        return _unpacked(self)[offset : offset + size]
 
 
-@lru_cache(maxsize=_MOST_UNPACKED)
-def _unpacked(packed: Packed) -> _Unpacked:
-    return _Unpacked(packed)
-
-
-class _Unpacked:
-    """A decompressed tar archive, or the copy of one by URL, in a temporary file without a name."""
-
-    def __init__(self, packed: Packed) -> None:
-        self._packed = packed
-        self._lock = threading.Lock()
-        self._content: mmap.mmap | None = None
-
-    def content(self) -> mmap.mmap:
-        """Return the bytes of the archive; those who ask first unpack it."""
-        with self._lock:
-            if self._content is None:
-                self._packed.archive.check(self._packed.stamp)
-                self._content = self._unpack()
-            return self._content
-
-    def _unpack(self) -> mmap.mmap:
-        archive, limits, stamp = self._packed.archive, self._packed.limits, self._packed.stamp
-        pieces, n_bytes = _decompressor(archive) or _plain_pieces, 0
-        with tempfile.TemporaryFile() as file:
-            try:
-                for piece in pieces(archive):
-                    n_bytes += len(piece)
-                    if n_bytes > _RATIO_MATTERS_FROM and stamp[0] is not None:
-                        ratio = n_bytes / max(1, stamp[0])
-                        what = f"{archive.source} is refused: it was compressed more than {ratio:.0f}-fold"
-                        limits.check("ratio", ratio, what)
-                    what = f"{archive.source} is refused: it holds {readable_size(n_bytes)}"
-                    limits.check("total_bytes", n_bytes, what)
-                    file.write(piece)
-            except OSError as error:  # of bz2; those of the operating system have a number
-                if error.errno is not None:
-                    raise
-                raise BagwiseError(f"{archive.source} is damaged: {error}.") from error
-            if not n_bytes:
-                raise BagwiseError(f"{archive.source} is damaged: it is empty.")
-            file.flush()
-            return mmap.mmap(file.fileno(), n_bytes, access=mmap.ACCESS_READ)
+@cached_once(maxsize=_MOST_UNPACKED)
+def _unpacked(packed: Packed) -> mmap.mmap:
+    """Decompress a tar archive, or copy one by URL, into a temporary file without a name, which is mapped."""
+    archive, limits, stamp = packed.archive, packed.limits, packed.stamp
+    archive.check(stamp)
+    pieces, n_bytes = _decompressor(archive) or _plain_pieces, 0
+    with tempfile.TemporaryFile() as file:
+        try:
+            for piece in pieces(archive):
+                n_bytes += len(piece)
+                if n_bytes > _RATIO_MATTERS_FROM and stamp[0] is not None:
+                    ratio = n_bytes / max(1, stamp[0])
+                    what = f"{archive.source} is refused: it was compressed more than {ratio:.0f}-fold"
+                    limits.check("ratio", ratio, what)
+                limits.check("total_bytes", n_bytes, f"{archive.source} is refused: it holds {readable_size(n_bytes)}")
+                file.write(piece)
+        except OSError as error:  # of bz2; those of the operating system have a number
+            if error.errno is not None:
+                raise
+            raise BagwiseError(f"{archive.source} is damaged: {error}.") from error
+        if not n_bytes:
+            raise BagwiseError(f"{archive.source} is damaged: it is empty.")
+        file.flush()
+        return mmap.mmap(file.fileno(), n_bytes, access=mmap.ACCESS_READ)
 
 
 def _pieces(opener: Any, archive: File) -> Iterator[bytes]:
@@ -376,7 +357,7 @@ def tar_members(archive: File, limits: Limits, copy: bool = False) -> Iterator[T
     packed = Packed(archive, limits, stamp) if copy else None
     with _damages(archive.source), ExitStack() as stack:
         if packed is not None:
-            read, n_bytes = packed.read, len(_unpacked(packed).content())
+            read, n_bytes = packed.read, len(_unpacked(packed))
         elif isinstance(archive, FileContent):
             file = stack.enter_context(archive.open())
             read, n_bytes = partial(_read_at, file), stamp[0]
@@ -399,10 +380,10 @@ def _tar_files(read: Read, n_bytes: int, path: str, limits: Limits) -> Iterator[
     them: in Pythons before 3.11.10 and 3.12.6 its time and memory are quadratic in the size of attributes; its
     recursion is as deep as there are headers before a file, and it ends quietly at a cut.)
     """
-    place = n_files = n_before = 0
+    position = n_files = n_before = 0
     attributes: dict[str, str] = {}
     of_all: dict[str, str] = {}
-    while (block := read(place, tarfile.BLOCKSIZE)) != bytes(tarfile.BLOCKSIZE) or n_before:
+    while (block := read(position, tarfile.BLOCKSIZE)) != bytes(tarfile.BLOCKSIZE) or n_before:
         after = f"after {n_files} files"
         try:
             header = tarfile.TarInfo.frombuf(block, _ENCODING, _ERRORS)
@@ -414,7 +395,7 @@ def _tar_files(read: Read, n_bytes: int, path: str, limits: Limits) -> Iterator[
             raise BagwiseError(f"{path} is damaged: what follows {after} is no header of a file: {error}.") from error
         if header.size < 0:
             raise BagwiseError(f"{path} is damaged: {after} there is a header of the size {header.size}.")
-        start = place + tarfile.BLOCKSIZE
+        start = position + tarfile.BLOCKSIZE
         if header.type in (*_PAX_HEADERS, *_LONG_NAMES):
             n_before += 1
             if n_before > _MOST_BEFORE:
@@ -429,7 +410,7 @@ def _tar_files(read: Read, n_bytes: int, path: str, limits: Limits) -> Iterator[
             elif header.type in _PAX_HEADERS:
                 target = of_all if header.type == tarfile.XGLTYPE else attributes
                 target.update(_pax_attributes(content, path))
-            place = start + -(-header.size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
+            position = start + -(-header.size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
             continue
         known = {**of_all, **attributes}
         attributes, n_before, n_files = {}, 0, n_files + 1
@@ -437,7 +418,7 @@ def _tar_files(read: Read, n_bytes: int, path: str, limits: Limits) -> Iterator[
         name = known.get("path", header.name)
         check_name(name, path)
         if header.isdir():
-            place = start
+            position = start
             continue
         if header.issym() or header.islnk():
             raise BagwiseError(f"{path} is refused: {name!r} is a link. Pack the file itself.")
@@ -447,7 +428,7 @@ def _tar_files(read: Read, n_bytes: int, path: str, limits: Limits) -> Iterator[
         if size > n_bytes - start:
             raise BagwiseError(f"{path} is damaged: it ends before {name!r} does, {after}.")
         yield name.rstrip("/"), start, size
-        place = start + -(-size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
+        position = start + -(-size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
 
 
 def _pax_attributes(content: bytes, path: str) -> dict[str, str]:

@@ -6,7 +6,6 @@ import functools
 import io
 import os
 import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Any, BinaryIO
 
 from bagwise._io.storage import Url, as_place, redacted, storage_errors
 from bagwise._utils.memory import readable_size
+from bagwise._utils.threads import cached_once
 from bagwise.errors import BagwiseError
 from bagwise.sources.limits import Limits
 
@@ -112,8 +112,7 @@ class UrlContent:
         if size > _BLOCK:
             return self._request(offset, offset + size)
         first, last = offset // _BLOCK, max(offset, offset + size - 1) // _BLOCK
-        with _lock(self):  # a block that several threads want is requested once
-            parts = [_block(self, number) for number in range(first, last + 1)]
+        parts = [_block(self, number) for number in range(first, last + 1)]
         start = offset - first * _BLOCK
         return b"".join(parts)[start : start + size]
 
@@ -172,35 +171,35 @@ class PartContent:
         return io.BytesIO(content)
 
 
-def as_file(given: File | str | os.PathLike[str]) -> File:
+def as_file(path: File | str | os.PathLike[str]) -> File:
     """Return the content of a path or URL, or what is one already."""
-    if isinstance(given, (FileContent, UrlContent)):
-        return given
-    place = as_place(given)
-    return UrlContent(place) if isinstance(place, Url) else FileContent(os.fspath(place))
+    if isinstance(path, (FileContent, UrlContent)):
+        return path
+    location = as_place(path)
+    return UrlContent(location) if isinstance(location, Url) else FileContent(os.fspath(location))
 
 
 @contextmanager
 def local_copy(path: str | os.PathLike[str], limits: Limits) -> Iterator[str]:
     """Give a local path for a file: its own, or that of a copy if it is a URL, within the limit `table_bytes`."""
-    place = as_place(path)
-    if not isinstance(place, Url):
-        yield os.fspath(place)
+    location = as_place(path)
+    if not isinstance(location, Url):
+        yield os.fspath(location)
         return
     with tempfile.TemporaryDirectory(prefix="bagwise-") as folder:
-        target = os.path.join(folder, f"copy{os.path.splitext(place.name)[1]}")
+        target = os.path.join(folder, f"copy{os.path.splitext(location.name)[1]}")
         n_bytes = 0
-        with storage_errors(str(place)), as_file(place).open() as file, open(target, "wb") as copy:
+        with storage_errors(str(location)), as_file(location).open() as file, open(target, "wb") as copy:
             while piece := file.read(_BLOCK):
                 n_bytes += len(piece)
-                limits.check("table_bytes", n_bytes, f"{place} has {readable_size(n_bytes)} and more")
+                limits.check("table_bytes", n_bytes, f"{location} has {readable_size(n_bytes)} and more")
                 copy.write(piece)
         try:
             yield target
         except BagwiseError as error:  # names the file
             if target not in str(error):
                 raise
-            raise BagwiseError(str(error).replace(target, os.fspath(place))) from error
+            raise BagwiseError(str(error).replace(target, os.fspath(location))) from error
 
 
 def changed(what: str) -> BagwiseError:
@@ -213,12 +212,7 @@ def _unchanged(content: UrlContent, stamp: tuple[Any, ...] | None) -> bool:
     return content.stamp() == stamp
 
 
-@functools.lru_cache(maxsize=1024)
-def _lock(content: UrlContent) -> threading.Lock:
-    return threading.Lock()
-
-
-@functools.lru_cache(maxsize=_KEPT)
+@cached_once(maxsize=_KEPT)
 def _block(content: UrlContent, number: int) -> bytes:
     """Return a block of a file, shorter at its end."""
     return content._request(number * _BLOCK, (number + 1) * _BLOCK)
@@ -227,7 +221,7 @@ def _block(content: UrlContent, number: int) -> bytes:
 class _RemoteFile(io.RawIOBase):
     """A file of fsspec; whatever its file system raises is a `BagwiseError`.
 
-    The file system is held as well: that of an archive closes its files when nobody holds it.
+    The file system is kept as well: that of an archive closes its files when nothing refers to it.
     """
 
     def __init__(self, system: Any, file: Any) -> None:

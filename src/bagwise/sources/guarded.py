@@ -114,8 +114,8 @@ class _Helper:
     """A process that reads files, one after the other."""
 
     def __init__(self, packages: tuple[str, ...], memory: int) -> None:
-        places = os.pathsep.join(os.path.abspath(place) for place in sys.path)
-        environment = os.environ | {"PYTHONPATH": places, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        folders = os.pathsep.join(os.path.abspath(folder) for folder in sys.path)
+        environment = os.environ | {"PYTHONPATH": folders, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
         command = [sys.executable, "-c", _PROGRAM]
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
         # in a session of its own it gets no Ctrl-C: who started it ends it
@@ -234,7 +234,7 @@ class _ServedFile(io.RawIOBase):
 
     def __init__(self, size: int, ask: Callable[[int, int], bytes]) -> None:
         super().__init__()
-        self._size, self._ask, self._place = size, ask, 0
+        self._size, self._ask, self._position = size, ask, 0
 
     def readable(self) -> bool:
         return True
@@ -243,17 +243,17 @@ class _ServedFile(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        self._place = max(0, offset + (0, self._place, self._size)[whence])
-        return self._place
+        self._position = max(0, offset + (0, self._position, self._size)[whence])
+        return self._position
 
     def tell(self) -> int:
-        return self._place
+        return self._position
 
     def readinto(self, buffer: Any, /) -> int:
-        wanted = min(len(buffer), _MOST_ASKED, self._size - self._place)
-        part = self._ask(self._place, wanted) if wanted > 0 else b""
+        wanted = min(len(buffer), _MOST_ASKED, self._size - self._position)
+        part = self._ask(self._position, wanted) if wanted > 0 else b""
         buffer[: len(part)] = part
-        self._place += len(part)
+        self._position += len(part)
         return len(part)
 
 

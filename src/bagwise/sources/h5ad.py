@@ -166,13 +166,13 @@ class _File:
 
     def parts(self, chosen: Mapping[str, str | None], layer: str | None) -> dict[str, Any]:
         """Read the matrix, names, chosen columns and notes."""
-        place = "X" if layer is None else "raw/X" if layer == "raw" else f"layers/{layer}"
+        path = "X" if layer is None else "raw/X" if layer == "raw" else f"layers/{layer}"
         layers = [] if "layers" not in self._file else list(self.group("layers"))
         if "raw" in self._file:
             layers.append("raw")
         if layer is not None and layer not in layers:
             raise BagwiseError(f"there is no layer {layer!r}; there are {shortened(layers) or 'none'}.")
-        if place not in self._file:
+        if path not in self._file:
             which = f" Choose a layer by {argument('layer')}: {shortened(layers)}." if layers else ""
             raise BagwiseError(f"it has no matrix X.{which}")
         obs, var = self.group("obs"), self.group("raw/var" if layer == "raw" else "var")
@@ -192,7 +192,7 @@ class _File:
         notes += label_notes(self._categories(obs, columns), shape[0], label)
         if layer is None and layers:
             notes.append(f"The matrix X is read; there are layers {shortened(layers)}, chosen by {argument('layer')}.")
-        matrix = self._matrix(place, shape)
+        matrix = self._matrix(path, shape)
         return matrix | {name: _joined(some) for name, some in strings.items()} | {"shape": shape, "notes": notes}
 
     def columns(self, obs: Any) -> list[str]:
@@ -201,21 +201,21 @@ class _File:
 
     def group(self, name: str) -> Any:
         """Return a group of the file."""
-        found = self._at(self._file, name)
-        if not isinstance(found, self._h5py.Group):
+        group = self._at(self._file, name)
+        if not isinstance(group, self._h5py.Group):
             old = " Files of anndata before 0.7 are not read: open it by anndata, and write it again."
             raise BagwiseError(f"{name!r} is not a group.{old if name in ('obs', 'var') else ''}")
-        return found
+        return group
 
     def _at(self, parent: Any, name: str) -> Any:
         """Return what has a name, if nothing on the way is a link to another place."""
-        found = parent
+        node = parent
         for part in name.split("/"):
-            kind = found.get(part, getlink=True)
+            kind = node.get(part, getlink=True)
             if not isinstance(kind, self._h5py.HardLink):
                 raise BagwiseError(f"{name!r} is missing, or a link, which is not followed.")
-            found = found[part]
-        return found
+            node = node[part]
+        return node
 
     def _dataset(self, parent: Any, name: str, kinds: str, n_dimensions: int = 1) -> Any:
         """Return an array that is not read yet, of a size within the limits."""
@@ -238,9 +238,9 @@ class _File:
         values = self._dataset(parent, name, kinds, n_dimensions)[()]
         return values.astype(values.dtype.newbyteorder("="), copy=False)
 
-    def _matrix(self, place: str, shape: tuple[int, int]) -> dict[str, Any]:
+    def _matrix(self, path: str, shape: tuple[int, int]) -> dict[str, Any]:
         """Read the matrix: its kind, and an array or those of a sparse matrix."""
-        matrix = self._at(self._file, place)
+        matrix = self._at(self._file, path)
         if isinstance(matrix, self._h5py.Dataset):
             kind, stored = "array", tuple(matrix.shape or ())
         else:
@@ -248,14 +248,14 @@ class _File:
             kind = _text(attributes.get("encoding-type", attributes.get("h5sparse_format", "")))
             kind = f"{kind}_matrix" if kind in ("csr", "csc") else kind
             if kind not in _SPARSE:
-                raise BagwiseError(f"{place!r} is of the kind {kind!r}; expected an array, or a CSR or CSC matrix.")
+                raise BagwiseError(f"{path!r} is of the kind {kind!r}; expected an array, or a CSR or CSC matrix.")
             claimed = np.asarray(attributes.get("shape", attributes.get("h5sparse_shape", ())))
             stored = tuple(int(size) for size in claimed.ravel()[:3].tolist())
         check_shape(stored, self._limits)
         if stored != shape:
-            raise BagwiseError(f"it is damaged: {place!r} has the shape {stored}, but obs and var have {shape}.")
+            raise BagwiseError(f"it is damaged: {path!r} has the shape {stored}, but obs and var have {shape}.")
         if kind == "array":
-            return {"kind": kind, "X": self._array(self._file, place, "fiub", 2)}
+            return {"kind": kind, "X": self._array(self._file, path, "fiub", 2)}
         return {"kind": kind, **{name: self._array(matrix, name, kinds) for name, kinds in _PARTS.items()}}
 
     def _index_of(self, frame: Any) -> str:

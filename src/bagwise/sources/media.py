@@ -138,7 +138,7 @@ class ImageDecoder:
             image.draft(None, (_REDUCED * columns, _REDUCED * rows))
         reduced = image.size != (width, height)
         turned = reduced and image.getexif().get(ORIENTATION, 1) > 4
-        with DECODING.hold(decoding_bytes(image, self.mode, (width, height)), self.limits, deadline):
+        with DECODING.admit(decoding_bytes(image, self.mode, (width, height)), self.limits, deadline):
             pixels = to_array(image, self.mode, deadline.check)
             # in proportion to the whole image, not to what a reduced scale left of it
             height, width = (width, height) if turned else (height, width)

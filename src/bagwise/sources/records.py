@@ -24,7 +24,7 @@ from bagwise.sources.read_table import (
     read_table,
     table_ending,
 )
-from bagwise.sources.roles import USUAL, Roles, assign_roles, cut_name, shortened, split_name, unused_note
+from bagwise.sources.roles import USUAL, Roles, assign_roles, columns_of, cut_name, shortened, split_name, unused_note
 
 __all__ = ["columns_of_texts", "has_texts", "open_records", "texts_of"]
 
@@ -170,8 +170,8 @@ def has_texts(table: Table, chosen: Mapping[str, Any]) -> bool:
 def columns_of_texts(table: Table, chosen: Mapping[str, Any], labelled: bool) -> Roles:
     """Find the columns of texts, labels, ids and splits; raise an error if none has texts."""
     text = chosen["text"]
-    if isinstance(text, str) and text not in table.names and "," in text:
-        chosen = {**chosen, "text": [one.strip() for one in text.split(",")]}
+    if isinstance(text, str):
+        chosen = {**chosen, "text": columns_of(text, table.names) or text}
     wrong = {role: name for role, name in chosen.items() if isinstance(name, str) and name in table.unread}
     for role, name in wrong.items():
         what = f"column {cut_name(name)!r} holds {table.unread[name]}, which are not read"

@@ -10,7 +10,17 @@ from typing import Any
 
 from bagwise.errors import BagwiseError, argument
 
-__all__ = ["SPLIT_FOLDERS", "USUAL", "Roles", "assign_roles", "column_of", "cut_name", "few_values", "is_missing"]
+__all__ = [
+    "SPLIT_FOLDERS",
+    "USUAL",
+    "Roles",
+    "assign_roles",
+    "column_of",
+    "columns_of",
+    "cut_name",
+    "few_values",
+    "is_missing",
+]
 __all__ += ["like_labels", "likely_note", "named_like_labels", "numbers_rows", "shortened", "split_name"]
 __all__ += ["taken_note", "unused_note"]
 
@@ -156,6 +166,18 @@ def column_of(wanted: str, names: Collection[str]) -> str | None:
         return wanted
     alike = [name for name in names if _plain(name) == _plain(wanted)]
     return alike[0] if len(alike) == 1 else None
+
+
+def columns_of(wanted: str, names: Collection[str]) -> tuple[str, ...] | None:
+    """Return the column of this name, or all columns of several names with commas between them; None if one is missing.
+
+    >>> columns_of("title, body", ["Title", "body"]), columns_of("a,b", ["a,b"]), columns_of("a,c", ["a"])
+    (('Title', 'body'), ('a,b',), None)
+    """
+    whole = column_of(wanted, names)
+    found = [whole] if whole is not None else [column_of(one.strip(), names) for one in wanted.split(",")]
+    known = [name for name in found if name is not None]
+    return tuple(known) if len(known) == len(found) else None
 
 
 def _usual_column(known: Iterable[str], names: Iterable[str], others: Collection[str]) -> str | None:

@@ -28,7 +28,7 @@ def fit(source, *options, code=0, out="a.bagwise"):
     """Fit quickly; gives what ``--json`` prints."""
     target = source.parent / out
     return as_json(
-        "fit", source, *options, "--folds", 0, "--no-report", "--no-index", "--force", "--out", target, code=code
+        "fit", source, *options, "--folds", 0, "--no-page", "--no-index", "--force", "--out", target, code=code
     )
 
 
@@ -71,7 +71,7 @@ def test_labels_and_splits_of_images_come_from_a_file(photos, tmp_path):
     assert told["test"]["n_items"] == 4
     assert as_json("evaluate", tmp_path / "a.bagwise", folder, "--labels", path)["n_items"] == 4
     assert f"If labels.csv holds them: --labels '{path}'" in notes(
-        "fit", folder, *QUICK, "--groups", 3, "--no-report", "--no-index", "--out", tmp_path / "b.bagwise"
+        "fit", folder, *QUICK, "--groups", 3, "--no-page", "--no-index", "--out", tmp_path / "b.bagwise"
     )
 
 
@@ -236,7 +236,7 @@ def test_numbers_with_decimal_commas(tmp_path):
     assert "Numbers are read with decimal commas: 1,5 is one and a half." in told["notes"]
     assert open_collection(tmp_path / "a.csv").X[1].tolist() == [1.5, 3.25]
     (tmp_path / "b.csv").write_text("\n".join(rows).replace("0,5", "1.000,5"))
-    assert "line 2, column 'x' is '1.000,5', not a number" in fit(tmp_path / "b.csv", code=1)["error"]
+    assert "row 1, column 'x' is '1.000,5', not a number" in fit(tmp_path / "b.csv", code=1)["error"]
 
 
 def test_a_first_row_of_decimal_commas_is_no_line_of_names(tmp_path):
@@ -350,7 +350,7 @@ def test_all_items_that_cannot_be_read_are_named(command, torn, tmp_path):
     fit(torn)
     model, log = tmp_path / "a.bagwise", tmp_path / "log.txt"
     arguments = {
-        "fit": [torn, "--folds", 0, "--no-report", "--no-index", "--out", tmp_path / "b.bagwise"],
+        "fit": [torn, "--folds", 0, "--no-page", "--no-index", "--out", tmp_path / "b.bagwise"],
         "compare": [torn, "--criteria", "aib", "--no-references"],
         "evaluate": [model, torn],
         "predict": [model, torn],
@@ -410,7 +410,7 @@ def test_an_index_reads_its_items_as_they_were_read(tmp_path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     bagwise(
-        "fit", tmp_path / "logs", "--extensions", ".log", "--folds", 0, "--no-report", "--out", tmp_path / "a.bagwise"
+        "fit", tmp_path / "logs", "--extensions", ".log", "--folds", 0, "--no-page", "--out", tmp_path / "a.bagwise"
     )
     bagwise("search", tmp_path / "a.index", "-t", "apple pear", "--page", tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()

@@ -141,6 +141,7 @@ def open_frame_like(frame: Any, modality: str, fitted: Mapping[str, Any], words:
             given[name] = fitted[name]
     if given.get("layer") is None and fitted.get("layer") in getattr(frame, "layers", ()):
         given["layer"] = fitted["layer"]
-    if modality == "table" and words is not None:
-        given["words"] = words
+    if modality == "table":
+        given |= {"missing": given.get("missing") or fitted.get("missing")}
+        given |= {} if words is None else {"words": words}
     return open_frame(frame, modality, **given)
