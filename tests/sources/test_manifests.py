@@ -102,8 +102,8 @@ def test_columns_can_be_chosen(folder, tmp_path, ending):
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ({"url": ["a.jpg", "b.jpg", "a.jpg"]}, "rows 1 and 3 have the same url, 'a.jpg'"),
-        ({"url": ["a.jpg", "b.jpg"], "id": ["x", "x"]}, "rows 1 and 2 have the same id, 'x'"),
+        ({"url": ["a.jpg", "b.jpg", "a.jpg"]}, "2 items with the id 'a.jpg', such as items 1 and 3"),
+        ({"url": ["a.jpg", "b.jpg"], "id": ["x", "x"]}, "2 items with the id 'x', such as items 1 and 2"),
         ({"url": ["a.jpg", ""], "label": ["x", "y"]}, "no url"),
         ({"url": ["a.jpg", "b.jpg"], "offset": [0, 1]}, "needs columns size and id"),
         ({"url": ["a.jpg"], "size": ["many"]}, "whole number"),

@@ -252,9 +252,10 @@ class Collection(Sequence[Item]):
         counts = ids.value_counts()
         most = int(np.argmax(counts.field("counts").to_numpy()))
         id, n = to_strings(counts.field("values").slice(most, 1))[0], counts.field("counts")[most].as_py()
+        first, second, *_ = (number for number, one in enumerate(self.ids, start=1) if one == id)
         raise BagwiseError(
-            f"{self.source} has {n} items with the id {id!r:.100}. Ids must differ; rename items, or choose "
-            f"another column by {argument('id')}."
+            f"{self.source} has {n} items with the id {id!r:.100}, such as items {first} and {second}. Ids must "
+            f"differ; rename items, or choose another column by {argument('id')}."
         )
 
     def _check_labels(self) -> None:
