@@ -127,8 +127,7 @@ def _names(raw: Table, name: str, role: str, quoted: bool) -> Any:
     """Return a column of names as bytes; raise an error if one is missing."""
     pa, column = arrow(), raw.columns.column(name).combine_chunks()
     column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-    texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
-    if not any(is_kind(column.type) for is_kind in texts):
+    if not _is_text(column.type):
         raise BagwiseError(f"column {name!r} is {column.type}; it must hold strings")
     names = column.cast(pa.large_binary())
     compute = require("pyarrow.compute", "app", "Reading manifests")
@@ -139,12 +138,18 @@ def _names(raw: Table, name: str, role: str, quoted: bool) -> Any:
     return names
 
 
+def _is_text(kind: Any) -> bool:
+    types = arrow().types
+    return any(of(kind) for of in (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary))
+
+
 def _codes(raw: Table, name: str | None, quoted: bool, change: Callable[[str], str]) -> Any:
     if name is None:
         return None
 
     def strings(values: Any) -> Iterator[str | None]:
-        different = replace(raw, columns=arrow().table({name: values})).strings(name)
+        names = _is_text(values.type)
+        different = to_strings(values) if names else replace(raw, columns=arrow().table({name: values})).strings(name)
         return (change(unquote_formula(one) if quoted else one) if one else None for one in different)
 
     return mapped_codes(raw.columns.column(name), strings)
