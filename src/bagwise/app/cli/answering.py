@@ -15,7 +15,7 @@ import typer
 
 from bagwise._io.atomic import open_atomically
 from bagwise._utils.extras import require
-from bagwise._utils.text import how_many
+from bagwise._utils.text import how_many, percent, shortened
 from bagwise.app.cli.options import (
     READ_OPTIONS,
     USE,
@@ -29,7 +29,6 @@ from bagwise.app.cli.options import (
     source_path,
 )
 from bagwise.app.cli.outputs import CsvWriter, check_outputs, encodable
-from bagwise.app.cli.printing import percent, shortened
 from bagwise.app.cli.session import Session
 from bagwise.app.cli.using import load_model, tell_of
 from bagwise.errors import BagwiseError, unknown_name

@@ -11,7 +11,7 @@ import typer
 
 from bagwise._io.storage import Url, absolute
 from bagwise._utils.extras import require
-from bagwise._utils.text import agree, how_many
+from bagwise._utils.text import agree, duration, how_many, shortened
 from bagwise.app.cli.options import (
     FIT_OPTIONS,
     MAKE,
@@ -36,7 +36,7 @@ from bagwise.app.cli.outputs import (
     write_cluster_labels,
     write_clusters,
 )
-from bagwise.app.cli.printing import command_line, duration, printable, shortened
+from bagwise.app.cli.printing import command_line, printable
 from bagwise.app.cli.session import Session
 from bagwise.app.cli.using import check_map_method, counted, load_model, with_map
 from bagwise.errors import BagwiseError, unknown_name

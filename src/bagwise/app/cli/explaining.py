@@ -8,10 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
+from bagwise._utils.text import percent, shortened
 from bagwise.app.cli.answering import AnyModelPath, Groups, check_texts, row_of
 from bagwise.app.cli.options import READ_OPTIONS, USE, Force, Network, Page, Row, command, fit_options, source_path
 from bagwise.app.cli.outputs import check_page
-from bagwise.app.cli.printing import percent, printable, shortened
+from bagwise.app.cli.printing import printable
 from bagwise.app.cli.session import Session
 from bagwise.app.cli.using import load_model
 from bagwise.errors import BagwiseError, unknown_name

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from bagwise._utils.memory import readable_size
-from bagwise._utils.text import how_many
+from bagwise._utils.text import how_many, percent
 from bagwise.app.cli.models import compacted, size_of
 from bagwise.app.cli.options import READ_OPTIONS, USE, Force, Network, command, fit_options
 from bagwise.app.cli.outputs import check_outputs
-from bagwise.app.cli.printing import percent, printable
+from bagwise.app.cli.printing import printable
 from bagwise.app.cli.session import Session
 from bagwise.app.cli.using import load_model
 from bagwise.errors import BagwiseError

@@ -14,10 +14,10 @@ import typer
 
 from bagwise._io.locks import locked
 from bagwise._utils.json_text import parse_json
-from bagwise._utils.text import how_many, unquote_formula
+from bagwise._utils.text import how_many, shortened, unquote_formula
 from bagwise.app.cli.options import LOOK, Force, ModelPath, Raw, command
 from bagwise.app.cli.outputs import CsvWriter, check_outputs, encodable
-from bagwise.app.cli.printing import printable, shortened
+from bagwise.app.cli.printing import printable
 from bagwise.app.cli.session import Session
 from bagwise.app.cli.using import load_model
 from bagwise.errors import BagwiseError, unknown_name

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from bagwise._utils.extras import require
-from bagwise._utils.text import how_many
+from bagwise._utils.text import duration, how_many, percent
 from bagwise.app.cli.options import (
     FIT_OPTIONS,
     LOOK,
@@ -36,7 +36,7 @@ from bagwise.app.cli.outputs import (
     output_file,
     prepare_folder,
 )
-from bagwise.app.cli.printing import command_line, duration, percent, printable
+from bagwise.app.cli.printing import command_line, printable
 from bagwise.app.cli.session import Session
 from bagwise.app.cli.using import check_map_method, with_map
 from bagwise.app.declaring import OUTPUT

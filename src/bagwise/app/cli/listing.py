@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from bagwise._io.storage import Url
-from bagwise._utils.text import how_many
+from bagwise._utils.text import how_many, shortened
 from bagwise.app.cli.options import (
     OTHERS,
     READ_OPTIONS,
@@ -22,7 +22,7 @@ from bagwise.app.cli.options import (
     source_path,
 )
 from bagwise.app.cli.outputs import check_outputs
-from bagwise.app.cli.printing import printable, shortened
+from bagwise.app.cli.printing import printable
 from bagwise.app.cli.session import Session
 
 __all__ = ["list"]

@@ -14,7 +14,7 @@ import typer
 
 from bagwise._io.atomic import check_writable
 from bagwise._io.storage import Storage, Url, absolute
-from bagwise._utils.text import how_many
+from bagwise._utils.text import how_many, shortened
 from bagwise.app.cli.answering import row_of
 from bagwise.app.cli.options import (
     MAKE,
@@ -33,7 +33,7 @@ from bagwise.app.cli.options import (
     source_path,
 )
 from bagwise.app.cli.outputs import check_outputs, check_page, name_of_source, output_file
-from bagwise.app.cli.printing import printable, shortened
+from bagwise.app.cli.printing import printable
 from bagwise.app.cli.session import Session
 from bagwise.app.cli.using import check_map_method, counted, in_shards, load_model, tell_of, with_map
 from bagwise.errors import BagwiseError, unknown_name

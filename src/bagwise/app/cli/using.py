@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from bagwise._io.storage import Url
-from bagwise._utils.text import agree, how_many
+from bagwise._utils.text import agree, how_many, percent, shortened
 from bagwise.app.cli.options import (
     PARTED_OPTIONS,
     USE,
@@ -31,7 +31,7 @@ from bagwise.app.cli.outputs import (
     name_of_source,
     write_features,
 )
-from bagwise.app.cli.printing import percent, printable, shortened
+from bagwise.app.cli.printing import printable
 from bagwise.app.cli.session import Session
 from bagwise.errors import BagwiseError, unknown_name
 
