@@ -120,7 +120,7 @@ def test_shards_where_something_else_is_meant(texts, address, tmp_path):
 
 
 def test_shards_hold_a_model(texts):
-    told = as_json("info", texts / "texts.shards", "--verify")
+    told = as_json("info", texts / "texts.shards")
     assert told["index"] == {
         "n_items": len(open_collection(texts / "texts.csv")),
         "by": "words",
