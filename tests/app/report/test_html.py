@@ -229,7 +229,7 @@ def test_all_words_of_a_group_can_be_opened_in_a_page_of_bounded_size():
     assert ", ".join(words[12:25_000]) in text
     hidden = 25_000 + 10_000 - 2 * 12 - 30_000
     assert f"and {hidden:,} more, which bagwise groups lists" in text
-    assert "and 4978 more, which bagwise groups lists" in text  # nothing is left to open
+    assert "and 4,978 more, which bagwise groups lists" in text  # nothing is left to open
     assert all(word in text for word in words[-10:])
 
 

@@ -62,8 +62,7 @@ def predict(
     query_text: QueryText = None,
     row: Row = None,
     out: Annotated[
-        Path | None,
-        typer.Option(help="File of answers: .csv, .jsonl or .parquet; - for standard output."),
+        Path | None, typer.Option(help="File of answers: .csv, .jsonl or .parquet; - for standard output.")
     ] = None,
     format: Annotated[
         str | None, typer.Option(help="On standard output: table, csv or jsonl. Default: table; csv in a pipe with -.")

@@ -60,45 +60,28 @@ def cluster(
         ),
     ],
     items: Annotated[
-        Path | None,
-        typer.Argument(metavar="SOURCE", help="Items to cluster by a model.", parser=source_path, show_default=False),
+        Path | None, typer.Argument(metavar="SOURCE", help="Items to cluster by a model.", parser=source_path)
     ] = None,
     n_clusters: Annotated[
-        int | None,
-        typer.Option(
-            "--clusters", "-c", min=1, help="Number of clusters. Default: the most stable one.", show_default=False
-        ),
+        int | None, typer.Option("--clusters", "-c", min=1, help="Number of clusters. Default: the most stable one.")
     ] = None,
     method: Annotated[str, typer.Option(help="kmeans, spectral, manifold, or auto.")] = "auto",
     min_certainty: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="Leave less certain items out of --out and --labels-out.")
     ] = 0.0,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="CSV file with id, cluster, label, name and certainty.", metavar="FILE", show_default=False),
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="CSV file with id, cluster, label, name and certainty.")] = None,
     labels_out: Annotated[
-        Path | None,
-        typer.Option(
-            help="CSV file with names of clusters as labels, for bagwise fit --labels.",
-            metavar="FILE",
-            show_default=False,
-        ),
+        Path | None, typer.Option(help="CSV file with names of clusters as labels, for bagwise fit --labels.")
     ] = None,
     model_out: Annotated[
         Path | None,
         typer.Option(
             help="Model file, or a folder for it; index and report are beside it. Default: NAME.bagwise with the name "
-            "of the source.",
-            metavar="FILE",
-            show_default=False,
+            "of the source."
         ),
     ] = None,
     assign: Annotated[
-        Path | None,
-        typer.Option(
-            help="Give the items of SOURCE to the clusters of this index.", metavar="INDEX", show_default=False
-        ),
+        Path | None, typer.Option(help="Give the items of SOURCE to the clusters of this index.", metavar="INDEX")
     ] = None,
     page: Report = None,
     no_page: NoPage = False,

@@ -34,12 +34,8 @@ def explain(
         Path | None,
         typer.Argument(metavar="ITEM", help="An item, or a source of items with --item or --row.", parser=source_path),
     ] = None,
-    item: Annotated[
-        str | None, typer.Option("--item", help="Id of an item of the source.", metavar="ID", show_default=False)
-    ] = None,
-    query_text: Annotated[
-        str | None, typer.Option("--query-text", "-t", help="A text.", metavar="TEXT", show_default=False)
-    ] = None,
+    item: Annotated[str | None, typer.Option("--item", help="Id of an item of the source.", metavar="ID")] = None,
+    query_text: Annotated[str | None, typer.Option("--query-text", "-t", help="A text.", metavar="TEXT")] = None,
     row: Row = None,
     class_name: Annotated[
         str | None, typer.Option("--class", help="Explain the score of this class. Default: the predicted one.")

@@ -24,20 +24,14 @@ __all__ = ["export"]
 def export(
     session: Session,
     model: Annotated[Path, typer.Argument(metavar="MODEL|INDEX", help="Model file; with --atlas, an index.")],
-    onnx: Annotated[
-        Path | None, typer.Option(help="Write an ONNX file: from descriptors or counts to class.", metavar="FILE")
-    ] = None,
+    onnx: Annotated[Path | None, typer.Option(help="Write an ONNX file: from descriptors or counts to class.")] = None,
     atlas: Annotated[
         Path | None,
-        typer.Option(
-            help="Write a Parquet file for Embedding Atlas: items with x, y, label, prediction and text.",
-            metavar="FILE",
-        ),
+        typer.Option(help="Write a Parquet file for Embedding Atlas: items with x, y, label, prediction and text."),
     ] = None,
     texts: Annotated[bool, typer.Option(help="Texts into the file of --atlas.")] = True,
     out: Annotated[
-        Path | None,
-        typer.Option(help="Write a model file. Default with --int8 alone: NAME-int8.bagwise."),
+        Path | None, typer.Option(help="Write a model file. Default with --int8 alone: NAME-int8.bagwise.")
     ] = None,
     cpp: Annotated[
         Path | None, typer.Option(help="Write a folder with a C++ program, its model, and how to build it.")

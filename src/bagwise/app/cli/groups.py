@@ -37,8 +37,7 @@ def groups(
     session: Session,
     model: ModelPath,
     group: Annotated[
-        list[int] | None,
-        typer.Option("--group", min=0, help="List all words of this group; repeatable."),
+        list[int] | None, typer.Option("--group", min=0, help="List all words of this group; repeatable.")
     ] = None,
     sort: Annotated[
         str, typer.Option(help="Order of groups: by-class, size (number of words), weight (for their class), number.")
@@ -53,8 +52,7 @@ def groups(
         ),
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(help="CSV or JSON file with all words of all groups; with --rename, the new model."),
+        Path | None, typer.Option(help="CSV or JSON file with all words of all groups; with --rename, the new model.")
     ] = None,
     raw: Raw = False,
     force: Force = False,

@@ -26,9 +26,7 @@ _MOST_CLASSES = 8
 @command(LOOK)
 def info(
     session: Session,
-    path: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="A model, an index, or another file of the library.")
-    ] = None,
+    path: Annotated[Path | None, typer.Argument(help="A model, an index, or another file of the library.")] = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Read the whole file and check every number and checksum.")
     ] = False,

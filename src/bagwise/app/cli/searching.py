@@ -54,13 +54,12 @@ def index(
     source: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[SOURCE]", help="Folder, archive, file of records, or table; not for changes.", parser=source_path
+            metavar="SOURCE", help="Folder, archive, file of records, or table; not for changes.", parser=source_path
         ),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE",
             help="File of the index. Default: NAME.index; with changes, the index itself. On a cluster, a folder of "
             "shards, NAME.shards, or its URL.",
             parser=source_path,
@@ -74,8 +73,7 @@ def index(
         ),
     ] = None,
     metric: Annotated[
-        str | None,
-        typer.Option(help="With words or groups: hellinger, chi2, intersection, euclidean or inner."),
+        str | None, typer.Option(help="With words or groups: hellinger, chi2, intersection, euclidean or inner.")
     ] = None,
     map_method: Annotated[
         str | None,
@@ -352,9 +350,7 @@ def search(
     query: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="QUERY",
-            help="Image, text or table; each item of a folder or table is a query.",
-            parser=source_path,
+            metavar="QUERY", help="Image, text or table; each item of a folder or table is a query.", parser=source_path
         ),
     ] = None,
     query_text: QueryText = None,
@@ -367,8 +363,7 @@ def search(
     page: Page = None,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     source: Annotated[
-        Path | None,
-        typer.Option(help="Location of the items, for the page, if they were moved.", parser=source_path),
+        Path | None, typer.Option(help="Location of the items, for the page, if they were moved.", parser=source_path)
     ] = None,
     keep_query: Annotated[
         bool, typer.Option("--keep-query", help="Show the query, too, where it is in the index itself.")

@@ -48,8 +48,7 @@ def transform(
     model: ModelPlace,
     source: SourcePath,
     out: Annotated[
-        str,
-        typer.Option(help="Feature file: .npz, .csv or .parquet; or a folder/ of parts. Parquet: also a URL."),
+        str, typer.Option(help="Feature file: .npz, .csv or .parquet; or a folder/ of parts. Parquet: also a URL.")
     ],
     histograms: Annotated[
         bool, typer.Option("--histograms", help="Parquet: sparse histograms of all words, not features of groups.")
