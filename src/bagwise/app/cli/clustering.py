@@ -11,7 +11,8 @@ import typer
 
 from bagwise._io.storage import Url, absolute
 from bagwise._utils.extras import require
-from bagwise._utils.text import agree, duration, how_many, shortened
+from bagwise._utils.text import agree, how_many, shortened
+from bagwise.app.cli.learning import say_fit
 from bagwise.app.cli.options import (
     FIT_OPTIONS,
     MAKE,
@@ -223,9 +224,7 @@ def _cluster_source(
     fit, made = clustered.fit, clustered.index
     session.progress.clear()
     model = fit.model
-    found = how_many(len(made), model.modality)
-    merged = f"{fit.data.n_words:,} words merged into {model.n_groups} groups by {model.hierarchy.criterion}"
-    session.say(f"{found}: {merged}, in {duration(sum(fit.timings.values()))}")
+    say_fit(session, fit, len(made))
     for note in fit.notes:
         session.note(note)
     session.skipped(fit.data.skipped)
@@ -242,7 +241,6 @@ def _cluster_source(
         from bagwise.app.report import write_report
 
         session.wrote(write_report(clustered_report_data(fit, made), outputs.report), "report")
-    session.answer(model=model.info(), notes=list(fit.notes), from_cache=list(fit.cached))
     session.answer(seconds=fit.timings | {"writing": time.perf_counter() - started})
     if outputs.index is not None:
         session.say()

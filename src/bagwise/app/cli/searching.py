@@ -187,7 +187,7 @@ def _write_shards(
     loaded = load_model(model, network)
     with connected(*cluster) as client:
         collection = open_items(loaded, source, options, executor_of(client, session.progress))
-        tell_of(session, collection, collection.skipped, len(collection) + len(collection.skipped))
+        tell_of(session, collection)
         how: dict[str, Any] = {"client": client, "progress": session.progress, **options.to_dict()}
         made = build_shards(loaded, collection, target, by="words" if by == "auto" else by, **how)
     session.progress.clear()
