@@ -8,7 +8,8 @@ import pytest
 
 from bagwise import BagwiseError, fit_model, open_collection
 from bagwise.app import build_shards, evaluate_model
-from bagwise.app.options import FitOptions, open_source
+from bagwise.app.options import FitOptions
+from bagwise.app.training.items import open_source
 from bagwise.distributed.executors import LocalExecutor, executor_of
 from bagwise.sources import archives, shards
 from commands import as_json

@@ -17,10 +17,13 @@ from bagwise._io.storage import Storage, Url, absolute
 from bagwise._utils.text import how_many
 from bagwise.app.cli.answering import row_of
 from bagwise.app.cli.options import (
+    MAKE,
     PARTED_OPTIONS,
     READ_OPTIONS,
+    USE,
     Force,
     Network,
+    Page,
     QueryText,
     Row,
     Scheduler,
@@ -37,13 +40,12 @@ from bagwise.errors import BagwiseError, unknown_name
 
 __all__ = ["index", "search"]
 
-_PANEL = "Search"
 _SHOWN_QUERY = 60
 _SPARE = 8  # results beyond those asked for, in place of the query and its copies
 _QUERIES = 256  # that are searched for at a time
 
 
-@command(_PANEL, PARTED_OPTIONS)
+@command(MAKE, PARTED_OPTIONS)
 def index(
     session: Session,
     model: Annotated[
@@ -58,6 +60,7 @@ def index(
     out: Annotated[
         Path | None,
         typer.Option(
+            metavar="FILE",
             help="File of the index. Default: NAME.index; with changes, the index itself. On a cluster, a folder of "
             "shards, NAME.shards, or its URL.",
             parser=source_path,
@@ -101,7 +104,10 @@ def index(
     workers: Workers = None,
     **options: Any,
 ) -> None:
-    """Index items for bagwise search and bagwise explore, or change an index: --add, --remove."""
+    """Index items for search and explore, or change an index.
+
+    A model and a source give a new index; --add and --remove change one.
+    """
     from bagwise.app.index.item_index import SIMILARITIES, ItemIndex
     from bagwise.retrieval.histograms import METRICS
 
@@ -332,7 +338,7 @@ def _as_indexed(opened: Any, source: Path, options: Any) -> Any:
     return options.with_changes(**said)
 
 
-@command(_PANEL, READ_OPTIONS)
+@command(USE, READ_OPTIONS)
 def search(
     session: Session,
     index: Annotated[
@@ -358,7 +364,7 @@ def search(
         str | None,
         typer.Option(help="What to compare by: words, classes, groups or both, as the index has. Default: as indexed."),
     ] = None,
-    page: Annotated[Path | None, typer.Option(help="Write the results as an HTML page.", metavar="PAGE")] = None,
+    page: Page = None,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     source: Annotated[
         Path | None,
@@ -373,7 +379,7 @@ def search(
     workers: Workers = None,
     **options: Any,
 ) -> None:
-    """Find the items that are most similar to an image, a text or a row."""
+    """Find items that are similar to an image, a text or a row."""
     from bagwise.app.index.results_data import IndexedItems
     from bagwise.app.index.shards import ShardedIndex, open_index
     from bagwise.distributed import connected
@@ -382,7 +388,7 @@ def search(
     if not query and not query_text:
         raise BagwiseError("There is no query. Give a file, or --query-text for texts.")
     if page is not None or open_page:
-        check_page(page, force, "--page")
+        check_page(page, force)
     opened = open_index(index, network=network)
     opened.wanted(by)
     if (scheduler is not None or workers is not None) and not isinstance(opened, ShardedIndex):
