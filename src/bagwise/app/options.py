@@ -21,6 +21,7 @@ from bagwise.app.declaring import (
     Choice,
     Integer,
     Number,
+    Switch,
     Text,
     documented,
     joined,
@@ -264,9 +265,9 @@ class FitOptions:
     text: str | None = option(
         None,
         "--text",
-        help="Column of texts in a file of records.",
-        rule=Text(),
-        unset="text, body, content or document",
+        help="Column of texts in a table; several, with commas between them, are joined.",
+        rule=Text(sep=","),
+        unset="text, body, content or document, or the only column of long strings",
         panel=SOURCE,
         metavar="COLUMN",
         stage="read",
@@ -277,8 +278,9 @@ class FitOptions:
         "--label",
         help="Column of labels in a file of records, a table, or the file of labels.",
         rule=Text(),
-        unset="label, labels, class, category or target; otherwise the only column with text, if it has few values",
-        details="Without labels, a note names the columns with few values, which may hold them.",
+        unset="label, labels, class, category or target; otherwise the only column of few values beside texts, or the "
+        "only one with text beside numbers",
+        details="A note says which column was taken, or which may hold the labels.",
         panel=SOURCE,
         metavar="COLUMN",
         stage="read",
@@ -368,9 +370,31 @@ class FitOptions:
         "--encoding",
         help="Encoding of texts and CSV files, such as latin-1.",
         rule=Text(),
-        unset="UTF-8; nothing is guessed",
+        unset="UTF-8; if most is not UTF-8, a guess, which a note tells",
         panel=SOURCE,
         metavar="NAME",
+        stage="read",
+    )
+    header: bool | None = option(
+        None,
+        "--header/--no-header",
+        help="The first line of a CSV, TSV or Excel file has the names of columns, or not.",
+        rule=Switch(),
+        unset="detected, which a note tells",
+        details="Without names, columns are numbered from 1, as in `--text 2 --label 1`.",
+        panel=SOURCE,
+        stage="read",
+        config="header",
+    )
+    missing: str | None = option(
+        None,
+        "--missing",
+        help="Missing numbers of a table, such as empty cells and NA: zero, median (of the column in this source) or "
+        "drop (leaves such rows out).",
+        rule=Choice(("zero", "median", "drop")),
+        unset="an error that names rows and columns",
+        modalities=("table",),
+        panel=SOURCE,
         stage="read",
     )
     layer: str | None = option(

@@ -179,7 +179,7 @@ def resize_by_area(image: NDArray[Any], height: int, width: int) -> NDArray[Any]
 
 def images_in_mode(collection: Collection, mode: str) -> Collection:
     """Return a collection whose image files are decoded as grey or RGB; items of other origin stay as they are."""
-    return collection._with_decoders(lambda decoder: _in_mode(decoder, mode))
+    return collection.with_decoder(_in_mode(collection.decoder, mode))
 
 
 def in_color(item: Item) -> Item:

@@ -146,10 +146,11 @@ def write_features(path: Path, features: Any, collection: Any, names: Sequence[s
 
 def _write_npz(path: Path, features: Any, collection: Any, names: list[str]) -> None:
     from bagwise._io.tables import write_npz
+    from bagwise.app.model.feature_sets import single_labels
 
-    labels = [_label(item) for item in collection] if any(item.labels for item in collection) else None
+    labels = single_labels(collection) if collection.classes else None
     splits = [split or "" for split in collection.splits] if any(collection.splits) else None
-    write_npz(path, features, ids=list(collection.ids), feature_names=names, labels=labels, splits=splits)
+    write_npz(path, features, ids=collection.ids, feature_names=names, labels=labels, splits=splits)
 
 
 def _write_csv(path: Path, features: Any, collection: Any, names: list[str], raw: bool = False) -> None:
@@ -165,7 +166,9 @@ def _write_csv(path: Path, features: Any, collection: Any, names: list[str], raw
 
 def _other_columns(collection: Any) -> dict[str, list[str]]:
     """Return ids, labels and splits, with bytes that are not UTF-8 escaped."""
-    columns = {"id": list(collection.ids), "label": [_label(item) for item in collection]}
+    from bagwise.app.model.feature_sets import single_labels
+
+    columns = {"id": collection.ids, "label": single_labels(collection)}
     if any(split is not None for split in collection.splits):
         columns["split"] = [split or "" for split in collection.splits]
     return {name: list(map(encodable, values)) for name, values in columns.items()}
@@ -174,12 +177,6 @@ def _other_columns(collection: Any) -> dict[str, list[str]]:
 def encodable(text: str) -> str:
     """Escape bytes of names that are not UTF-8."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-def _label(item: Any) -> str:
-    if len(item.labels) > 1:
-        raise BagwiseError(f"Feature files have one label per item, but item {item.id!r} has {len(item.labels)}.")
-    return item.labels[0] if item.labels else ""
 
 
 def _dense(rows: Any) -> Any:

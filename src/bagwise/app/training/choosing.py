@@ -118,7 +118,7 @@ def _chosen(options: FitOptions, collection: Collection, looked: _Look) -> tuple
 
 def _sample_of_classes(collection: Collection) -> tuple[Collection, NDArray[np.int64]] | None:
     """Return some items of each class of enough items, evenly spaced, and their classes; None without two of these."""
-    labels = [item.label for item in collection]
+    labels = collection.labels.tolist()
     sizes = Counter(label for label in labels if label is not None)
     names = sorted(name for name, size in sizes.items() if size >= _FOLDS)
     if len(names) < 2:

@@ -38,6 +38,8 @@ def fit_model(
     sep: str | None = None,
     sheet: str | None = None,
     encoding: str | None = None,
+    header: bool | None = None,
+    missing: str | None = None,
     layer: str | None = None,
     limits: Limits | None = None,
     on_error: str = "skip",
