@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
 
@@ -343,7 +343,7 @@ class VideoDecoder:
 
 def read_frames(
     file: BinaryIO, limits: Limits, mode: str, every: int, max_frames: int | None
-) -> dict[str, NDArray[np.uint8]]:
+) -> Iterator[tuple[str, NDArray[np.uint8]]]:
     """Decode the frames of a video that are used."""
     import av
 
@@ -380,4 +380,4 @@ def read_frames(
         ) from error
     if not frames:
         raise BagwiseError("it holds no frame")
-    return {"frames": np.stack(frames)}
+    yield "frames", np.stack(frames)
