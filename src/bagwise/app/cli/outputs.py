@@ -135,7 +135,7 @@ def write_features(path: Path, features: Any, collection: Any, names: Sequence[s
 
 
 def _write_npz(path: Path, features: Any, collection: Any, names: list[str]) -> None:
-    from bagwise._io.tables import write_npz
+    from bagwise.datasets.writing import write_npz
 
     labels = [_label(item) for item in collection] if any(item.labels for item in collection) else None
     splits = [split or "" for split in collection.splits] if any(collection.splits) else None
