@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from bagwise.errors import BagwiseError, in_python
 __all__ = ["locked"]
 
 _LONGEST_NAME = 200  # bytes of a file's name in the name of its lock
+_held = threading.local()  # files that a thread has locked
 
 
 @contextmanager
@@ -20,7 +22,7 @@ def locked(path: str | os.PathLike[str], *, waiting: Callable[[], None] | None =
     """Keep other processes and threads that lock a file out until the block ends; readers and `save` do not ask.
 
     What is locked is a hidden empty file beside it, ``.NAME.lock``, which stays: a process that is killed leaves no
-    lock behind. Blocks for the same file must not be nested. A file that does not exist is not locked.
+    lock behind. Blocks for the same file may be nested. A file that does not exist is not locked.
 
     Parameters
     ----------
@@ -30,7 +32,8 @@ def locked(path: str | os.PathLike[str], *, waiting: Callable[[], None] | None =
     """
     filelock = require("filelock", "app", "Changing a file that other programs may change")
     target = Path(os.path.realpath(path))
-    if not target.exists():
+    held = _held.__dict__.setdefault("files", set())
+    if target in held or not target.exists():
         yield
         return
     name = os.fsdecode(os.fsencode(target.name)[:_LONGEST_NAME])
@@ -48,7 +51,9 @@ def locked(path: str | os.PathLike[str], *, waiting: Callable[[], None] | None =
             f"{target} cannot be locked: {error.strerror or error}. Two programs that change it at the same time could "
             f"undo each other's changes. Copy it to a folder that you may write to, or {other}."
         ) from error
+    held.add(target)
     try:
         yield
     finally:
+        held.discard(target)
         lock.release()
