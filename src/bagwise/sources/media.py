@@ -179,6 +179,9 @@ def resize_by_area(image: NDArray[Any], height: int, width: int) -> NDArray[Any]
 
 def images_in_mode(collection: Collection, mode: str) -> Collection:
     """Return a collection whose image files are decoded as grey or RGB; items of other origin stay as they are."""
+    if collection.decoder is None:
+        items = [replace(item, decoder=_in_mode(item.decoder, mode)) for item in collection]
+        return Collection.of(items, collection.modality, collection.source, limits=collection.limits)
     return collection.with_decoder(_in_mode(collection.decoder, mode))
 
 
