@@ -8,7 +8,7 @@ from bagwise._utils.devices import to_host
 from bagwise.codebooks import encode_bags, encode_images
 from bagwise.descriptors import ColorSIFT, DenseSIFT, KeypointSIFT
 from bagwise.descriptors.array_sift import sift_arrays
-from bagwise.descriptors.functions import sift_on_grid
+from bagwise.descriptors.sift import sift_on_grid
 
 
 def images(n_channels=1, seed=0):

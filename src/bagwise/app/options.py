@@ -14,7 +14,7 @@ from typing import Any
 from bagwise._io.storage import Url, as_place, is_url, with_options_of
 from bagwise._utils.checks import MOST_JOBS, check_integer
 from bagwise._utils.memory import parse_size
-from bagwise.app.model.parts import HARD, Assignment, DescriptorRecord
+from bagwise.app.model.parts import HARD, Assignment
 from bagwise.app.model.vectorizers import TableVectorizer, TextVectorizer, Vectorizer
 from bagwise.app.model.visual import VisualVectorizer
 from bagwise.descriptors import registry
@@ -28,7 +28,6 @@ from bagwise.sources.manifests import as_manifest
 from bagwise.sources.opening import modality_of, open_collection
 
 __all__ = [
-    "DESCRIPTORS",
     "FitOptions",
     "make_descriptors",
     "make_vectorizer",
@@ -40,7 +39,6 @@ __all__ = [
 ]
 
 # Names on the command line, and the classes behind them. Several are joined by "+".
-DESCRIPTORS = {known.option: name for name, known in registry.DESCRIPTORS.items() if known.option is not None}
 # Parameters whose options have other names, on the command line and in configuration files.
 _OPTION_NAMES = {
     "n_groups": "groups",
@@ -264,7 +262,8 @@ class FitOptions:
         names = registry.split_names(str(self.descriptor))
         for name in names if self.descriptor != "auto" else ():
             if registry.named_descriptor(name) is None:
-                raise OptionError("descriptor", str(unknown_name("descriptor", name, ("auto", *DESCRIPTORS))))
+                options = (one.option for one in registry.DESCRIPTORS.values() if one.option is not None)
+                raise OptionError("descriptor", str(unknown_name("descriptor", name, ("auto", *options))))
         if len(set(names)) < len(names):
             raise OptionError("descriptor", f"Descriptors beside each other must differ, got {self.descriptor!r}.")
 
@@ -374,11 +373,9 @@ def _parameters(given: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 def make_descriptors(options: FitOptions, modality: str) -> list[Any]:
     """Build the descriptors of the options, for images or videos."""
-    from bagwise import descriptors
-
     default = "hog-hof" if modality == "videos" else "sift"
     names = registry.split_names(default if options.descriptor == "auto" else options.descriptor)
-    accepted = [known for known, cls in DESCRIPTORS.items() if modality in registry.DESCRIPTORS[cls].modalities]
+    accepted = [one.option for one in registry.DESCRIPTORS.values() if one.option and modality in one.modalities]
     made = []
     for name in names:
         found = registry.named_descriptor(name)
@@ -386,17 +383,18 @@ def make_descriptors(options: FitOptions, modality: str) -> list[Any]:
             message = f"The descriptor {name!r} does not describe {modality}. Accepted: {', '.join(accepted)}."
             raise OptionError("descriptor", message)
         kind, parameters = found
-        made.append(getattr(descriptors, kind)(**parameters, n_jobs=options.n_jobs, cache=options.cache))
+        cls = registry.descriptor_class(kind)
+        made.append(cls(**parameters, n_jobs=options.n_jobs, cache=options.cache))
         if modality == "images":
             made[-1].set_params(max_side=options.max_side or None)
-        elif registry.DESCRIPTORS[kind].frames:
+        elif "n_frames" in cls.rules():
             made[-1].set_params(n_frames=options.n_frames or _N_FRAMES)
         if name == "sift":
             made[-1].set_params(scales=SIFT_SCALES)
-    if options.n_frames is not None and not any("n_frames" in one.get_params(deep=False) for one in made):
+    if options.n_frames is not None and not any("n_frames" in one.get_params() for one in made):
         message = f"The descriptor {names[0]!r} has no n_frames. Remove n_frames, or choose network."
         raise OptionError("n_frames", message)
-    first, taken = made[0], made[0].get_params(deep=False)
+    first, taken = made[0], made[0].get_params()
     for option, parameter in (("step", "step"), ("patch", "cell" if "cell" in taken else "patch")):
         value = getattr(options, option)
         if value is None:
@@ -476,15 +474,14 @@ def text_words(options: FitOptions, has_classes: bool) -> int:
 
 def visual_words(options: FitOptions, descriptors: Sequence[Any], n_classes: int = 0) -> tuple[int, ...]:
     """Return the number of words of the vocabulary of each descriptor of images or videos."""
-    many = n_classes >= MANY_CLASSES and DescriptorRecord.of(descriptors[0]).name == "NetworkFeatures"
+    many = n_classes >= MANY_CLASSES and descriptors[0].name == "NetworkFeatures"
     first = options.n_words or (MANY_CLASSES_WORDS if many else IMAGE_WORDS)
     return (first, *[max(2, first // 2)] * (len(descriptors) - 1))
 
 
 def assignments_of(descriptors: Sequence[Any]) -> tuple[Assignment, ...]:
     """Return how the descriptors of each vocabulary are assigned to its words."""
-    known = [registry.DESCRIPTORS[DescriptorRecord.of(descriptor).name] for descriptor in descriptors]
-    return tuple(HARD if one.assignment is None else Assignment(**one.assignment) for one in known)
+    return tuple(HARD if one.assignment is None else Assignment(**one.assignment) for one in descriptors)
 
 
 def make_vectorizer(

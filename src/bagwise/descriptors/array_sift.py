@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from bagwise._utils.devices import check_device_memory, to_device
 from bagwise.descriptors import _kernels as kernels
-from bagwise.descriptors.functions import CLIP, FLAT, N_CELLS, N_NUMBERS, cell_weights, checked_scales, gaussian
 from bagwise.descriptors.images import starts_of
+from bagwise.descriptors.sift import CLIP, FLAT, N_CELLS, N_NUMBERS, cell_weights, gaussian
 
 __all__ = ["sift_arrays"]
 
@@ -121,7 +121,7 @@ def sift_arrays(
     Returns values of shape (n, 128 C), numbers of descriptors of each image, and positions, arrays of the module `xp`:
     those of `sift_on_grid` up to rounding in float32, about 1e-6.
     """
-    factors = checked_scales(scales)
+    factors = list(map(float, scales))
     n_channels, shapes = len(images[0]), np.array([image.shape[1:] for image in images])
     sizes = shapes.prod(axis=1)
     # for each image and scale: descriptors down and to the right, and the middles of the first

@@ -33,7 +33,7 @@ def for_devices(model: Model) -> Model:
     """
     if model.modality == "videos":
         raise _unsupported("its items are videos", "images, texts and tables")
-    names = [record.name for record in model.descriptor_records]
+    names = [one.name for one in model.descriptors]
     other = next((name for name in names if name not in _DESCRIPTORS), None)
     if other is not None:
         raise _unsupported(f"its descriptor is {other}", ", ".join(_DESCRIPTORS))

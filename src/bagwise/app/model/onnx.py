@@ -13,7 +13,6 @@ from bagwise._io.atomic import write_atomically
 from bagwise._utils.extras import require
 from bagwise._utils.text import english_stop_words
 from bagwise.app.model import Model
-from bagwise.app.model.parts import DescriptorRecord
 from bagwise.runtime import PATTERN
 from bagwise.runtime_network import SHA256
 
@@ -126,9 +125,9 @@ def _metadata(model: Model) -> dict[str, str]:
     if model.column_shift is not None:
         about["column_shift"] = model.column_shift.tolist()
     if model.modality in ("images", "videos"):
-        records = [{"name": record.name, "parameters": dict(record.parameters)} for record in model.descriptor_records]
+        records = [{"name": one.name, "parameters": one.parameters} for one in model.descriptors]
         about |= {"descriptors": records, "pyramid": [list(grid) for grid in model.pyramid]}
-    if any(_joins(model, record) for record in model.descriptor_records):
+    if any(_joins(model, one) for one in model.descriptors):
         from bagwise.descriptors import efficientnet
 
         about["notice"] = efficientnet.notice()
@@ -180,7 +179,7 @@ def _add_descriptors(graph: _Graph, model: Model) -> str:
         suffix = f"_{number}" if number else ""
         mean = codebook.mean(axis=0, dtype=np.float64).astype(np.float32)
         words = codebook - mean  # centred, to keep digits of words far from the origin
-        if number < len(model.descriptor_records) and _joins(model, model.descriptor_records[number]):
+        if number < len(model.descriptors) and _joins(model, model.descriptors[number]):
             descriptors, positions = _add_network(graph, model, number, suffix)
         else:
             descriptors, positions = graph.input(f"descriptors{suffix}", [f"M{suffix}", words.shape[1]]), None
@@ -214,9 +213,9 @@ def _add_descriptors(graph: _Graph, model: Model) -> str:
     return counts
 
 
-def _joins(model: Model, record: DescriptorRecord) -> bool:
+def _joins(model: Model, descriptor: Any) -> bool:
     """Whether a descriptor is a network that becomes part of the graph: one of images that is known."""
-    known = record.embedded is not None or record.parameters.get("network") == f"sha256:{SHA256}"
+    known = descriptor.embedded is not None or descriptor.parameters.get("network") == f"sha256:{SHA256}"
     return model.modality == "images" and known
 
 

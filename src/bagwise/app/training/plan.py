@@ -193,7 +193,7 @@ def _words_of(collection: Collection, options: FitOptions, n_classes: int, n_gri
     each = zip(counts, vectorizer.vocabularies, vectorizer.assignments, strict=True)
     per_item = n_grids * sum(min(size, one.n_neighbors * count) for count, size, one in each)
     width = max(values.shape[1] for values in vectors[0])
-    names = tuple(record.name for record in vectorizer.descriptor_records)
+    names = tuple(one.name for one in vectorizer.descriptors)
     return _Words(tuple(vectorizer.vocabularies), per_item, names, sum(counts), width)
 
 

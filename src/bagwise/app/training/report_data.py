@@ -172,8 +172,8 @@ def _facts(model: Model, evaluation: Evaluation | None) -> dict[str, str | int]:
         facts["Classes"] = len(model.classes)
     if evaluation is not None:
         facts["Test items"] = how_many(len(evaluation.collection), model.modality)
-    if model.descriptor_records:
-        facts["Descriptor"] = "; ".join(map(_describe, model.descriptor_records))
+    if model.descriptors:
+        facts["Descriptor"] = "; ".join(map(_describe, model.descriptors))
     criterion, reason = str(model.hierarchy.criterion), provenance.get("criterion_reason")
     criterion = f"{criterion} ({reason})" if reason not in (None, "as given") else criterion
     words = " + ".join(map(str, model.vocabularies)) if len(model.vocabularies) > 1 else model.hierarchy.n_words
