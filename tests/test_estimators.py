@@ -23,6 +23,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator, parametri
 
 import bagwise
 from bagwise import Bags
+from bagwise.codebooks import LocalizedEncoder, SoftEncoder
 from bagwise.kernels import KERNELS
 from bagwise.merging.criteria import NAMED_CRITERIA, resolve_criterion
 
@@ -55,8 +56,8 @@ PARAMETERS = {
 VARIANTS = {
     "BagNormalizer": [{"steps": "l2"}, {"steps": ["power", "l2"], "power": 0.3}],
     "BagOfFeatures": [
-        {"assignment": "soft", "bandwidth": 0.5},
-        {"assignment": "localized", "n_neighbors": 2},
+        {"assignment": SoftEncoder(0.5)},
+        {"assignment": LocalizedEncoder(2)},
         {"assignment": "sparse", "normalize": "l2"},
         {"assignment": "vlad"},
     ],

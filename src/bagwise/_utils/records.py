@@ -122,11 +122,6 @@ def plain(value: Any) -> Any:
 class Record:
     """Base of dataclasses whose fields are parameters. A subclass with an ``__init__`` of its own has no rules."""
 
-    @property
-    def name(self) -> str:
-        """The name of the class."""
-        return type(self).__name__
-
     @classmethod
     def rules(cls) -> Mapping[str, Any]:
         """Return the rule of each parameter that has one."""
@@ -138,7 +133,7 @@ class Record:
         values = self.get_params(deep=False)
         for name, rule in self.rules().items():
             if name in values and not rule.accepts(plain(values[name])):
-                raise BagwiseError(f"{name} of {self.name} must be {rule}; got {values[name]!r:.100}.")
+                raise BagwiseError(f"{name} of {type(self).__name__} must be {rule}; got {values[name]!r:.100}.")
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters by name.
@@ -172,7 +167,7 @@ class Record:
         for name, value in parameters.items():
             first, _, inner = name.partition("__")
             if first not in known:
-                raise unknown_name(f"parameter of {self.name}", first, known)
+                raise unknown_name(f"parameter of {type(self).__name__}", first, known)
             if inner:
                 getattr(self, first).set_params(**{inner: value})
             else:
@@ -186,4 +181,4 @@ class Record:
             for name, value in self.get_params(deep=False).items()
             if repr(value) != repr(defaults[name].default)
         }
-        return f"{self.name}({', '.join(f'{name}={value!r}' for name, value in given.items())})"
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in given.items())})"

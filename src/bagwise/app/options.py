@@ -14,7 +14,6 @@ from typing import Any
 from bagwise._io.storage import Url, as_place, is_url, with_options_of
 from bagwise._utils.checks import MOST_JOBS, check_integer
 from bagwise._utils.memory import parse_size
-from bagwise.app.model.parts import HARD, Assignment
 from bagwise.app.model.vectorizers import TableVectorizer, TextVectorizer, Vectorizer
 from bagwise.app.model.visual import VisualVectorizer
 from bagwise.descriptors import registry
@@ -479,11 +478,6 @@ def visual_words(options: FitOptions, descriptors: Sequence[Any], n_classes: int
     return (first, *[max(2, first // 2)] * (len(descriptors) - 1))
 
 
-def assignments_of(descriptors: Sequence[Any]) -> tuple[Assignment, ...]:
-    """Return how the descriptors of each vocabulary are assigned to its words."""
-    return tuple(HARD if one.assignment is None else Assignment(**one.assignment) for one in descriptors)
-
-
 def make_vectorizer(
     options: FitOptions, modality: str, *, n_classes: int = 0, n_components: int | None = None
 ) -> Vectorizer:
@@ -516,7 +510,7 @@ def make_vectorizer(
         descriptors,
         pyramid=resolve_pyramid(options.pyramid),
         n_words=visual_words(asked, descriptors, n_classes),
-        assignments=assignments_of(descriptors),
+        assignments=[one.assignment for one in descriptors],
         fewer=options.n_words is None,  # a default is no error
         n_components=n_components,
         random_state=options.random_state,

@@ -55,8 +55,8 @@ class Descriptor(Record, ABC):
         Whether images are opened in colour for it.
     n_words : int or None
         Size of the vocabulary of a descriptor that counts words itself and needs no codebook.
-    assignment : mapping or None
-        Name and parameters of the encoder by which models assign its vectors to words; None: the nearest word.
+    assignment : str or mapping
+        Name, or name and parameters, of the encoder by which models assign its vectors to words.
 
     Examples
     --------
@@ -73,7 +73,7 @@ class Descriptor(Record, ABC):
     modality: ClassVar[str] = "images"
     color: ClassVar[bool] = False
     n_words: ClassVar[int | None] = None
-    assignment: ClassVar[Mapping[str, Any] | None] = None
+    assignment: ClassVar[str | Mapping[str, Any]] = "hard"
     embedded: ClassVar[Any] = None  # a network that models hold for it
 
     _: KW_ONLY
@@ -81,6 +81,11 @@ class Descriptor(Record, ABC):
     n_jobs: int | None = parameter(None, Integer(-1024, 1024, optional=True))
     verbose: int = parameter(0, Such(lambda value: isinstance(value, int) and value >= 0, "an integer of at least 0"))
     cache: str | PathLike[str] | None = parameter(None, _FOLDER)
+
+    @property
+    def name(self) -> str:
+        """The name of the class, as in the table and in files."""
+        return type(self).__name__
 
     @abstractmethod
     def _describe(self, content: Any) -> tuple[NDArray[Any], NDArray[Any] | None]:

@@ -112,7 +112,7 @@ class NetworkFeatures(Descriptor):
     """
 
     color: ClassVar[bool] = True
-    assignment: ClassVar[Mapping[str, Any] | None] = {
+    assignment: ClassVar[str | Mapping[str, Any]] = {
         "name": "localized",
         "n_neighbors": 10,
         "sharpness": 5.0,

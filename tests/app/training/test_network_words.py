@@ -11,13 +11,14 @@ from PIL import Image
 
 from bagwise import BagwiseError, Model, open_collection
 from bagwise.app import FitOptions, compare_criteria, run_fit
-from bagwise.app.model import Assignment, export_onnx
+from bagwise.app.model import export_onnx
 from bagwise.app.training import choosing
 from bagwise.app.training.baselines import POOLED
+from bagwise.codebooks import LocalizedEncoder
 from bagwise.descriptors.networks import input_size
 from small_sources import write_image_folder
 
-SOFT = Assignment("localized", n_neighbors=10, sharpness=5.0, weighted=True)
+SOFT = LocalizedEncoder(10, 5.0, True)
 SMALL = {"n_words": 30, "folds": 3, "n_jobs": 1}
 
 

@@ -19,7 +19,7 @@ from bagwise._io.tensors import PackedStrings, check_depth, check_file_path, kin
 from bagwise._utils.json_text import parse_json
 from bagwise.app.model.compact import encoded_rows, encoded_weights, groups_of
 from bagwise.app.model.editing import MOST_BYTES, Unedited
-from bagwise.app.model.parts import HARD, Head, PathErrors
+from bagwise.app.model.parts import Head, PathErrors
 from bagwise.descriptors.registry import descriptor_class
 from bagwise.errors import BagwiseError
 from bagwise.merging.group_statistics import GroupStatistics
@@ -254,6 +254,7 @@ def _optional(model: Any) -> dict[str, Any]:
         "group_names": _by_text(before.given_names),
         "derived_head": before.derived_head,
     }
+    assignment = [one.to_dict() for one in model.assignment]
     return {
         "term": model.term,
         "norm": model.norm,
@@ -263,7 +264,7 @@ def _optional(model: Any) -> dict[str, Any]:
         "flattened": model.flattened,
         "unedited": unedited,
         "network": _network_header(model),
-        "assignment": [one.to_dict() for one in model.assignment] if set(model.assignment) - {HARD} else None,
+        "assignment": None if all(one["name"] == "hard" for one in assignment) else assignment,
     }
 
 

@@ -24,7 +24,6 @@ from bagwise.app.model.display import ModelViews
 from bagwise.app.model.editing import Unedited, apply_edits, check_edits, rename_edits, undo_edits
 from bagwise.app.model.groups import Group, checked_group_names, describe_groups, moved_names, name_model_groups
 from bagwise.app.model.parts import (
-    Assignment,
     Head,
     PathErrors,
     checked_calibration,
@@ -46,6 +45,7 @@ from bagwise.sources.limits import Limits
 if TYPE_CHECKING:
     from bagwise.app.model.explanation import Explanation
     from bagwise.app.model.vectorizers import Vectorizer
+    from bagwise.codebooks.encoders import FewEncoder
     from bagwise.sources.items import Item
 
 __all__ = ["Head", "Model", "PathErrors"]
@@ -80,7 +80,7 @@ class Model(SmallForms, ModelViews):
     codebook : array-like of shape (d, D), or list of such, default=None
         For images and videos, stored as float32. None only if the descriptor counts words itself, as `LBPD5` does. A
         list has one codebook per vocabulary, d words together; the attribute is a tuple then.
-    assignment : Assignment, or one per codebook, default=None
+    assignment : encoder, or one per codebook, default=None
         How descriptors are assigned to words; None: to the nearest. The attribute is a tuple, one per codebook.
     word_names : sequence of str, default=None
         The vocabulary of texts, or the names of the columns of a table.
@@ -170,7 +170,7 @@ class Model(SmallForms, ModelViews):
     n_groups: int
     descriptor: Any = None
     codebook: NDArray[np.float32] | tuple[NDArray[np.float32], ...] | None = None
-    assignment: tuple[Assignment, ...] | None = None
+    assignment: tuple[FewEncoder, ...] | None = None
     word_names: tuple[str, ...] | None = None
     word_hashes: NDArray[np.uint32] | None = None
     word_totals: NDArray[np.float64] | None = None

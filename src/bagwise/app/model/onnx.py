@@ -13,6 +13,8 @@ from bagwise._io.atomic import write_atomically
 from bagwise._utils.extras import require
 from bagwise._utils.text import english_stop_words
 from bagwise.app.model import Model
+from bagwise.codebooks.encoders import HardEncoder, LocalizedEncoder
+from bagwise.errors import BagwiseError
 from bagwise.runtime import PATTERN
 from bagwise.runtime_network import SHA256
 
@@ -176,6 +178,8 @@ def _add_descriptors(graph: _Graph, model: Model) -> str:
     first_cells = np.cumsum([0, *(rows * columns for rows, columns in model.pyramid[:-1])])[np.newaxis]
     counts = graph.constant(np.zeros((1, model.n_cells * d), np.float32))
     for number, (codebook, how) in enumerate(zip(model.codebooks, model.assignment or (), strict=True)):
+        if not isinstance(how, (HardEncoder, LocalizedEncoder)):
+            raise BagwiseError(f"An ONNX graph assigns by 'hard' or 'localized', this model by {how!r:.100}.")
         suffix = f"_{number}" if number else ""
         mean = codebook.mean(axis=0, dtype=np.float64).astype(np.float32)
         words = codebook - mean  # centred, to keep digits of words far from the origin
@@ -183,7 +187,7 @@ def _add_descriptors(graph: _Graph, model: Model) -> str:
             descriptors, positions = _add_network(graph, model, number, suffix)
         else:
             descriptors, positions = graph.input(f"descriptors{suffix}", [f"M{suffix}", words.shape[1]]), None
-        lengths = graph.add("ReduceL2", descriptors, graph.constant(np.array([1]))) if how.weighted else ""
+        lengths = graph.add("ReduceL2", descriptors, graph.constant(np.array([1]))) if how.by_length else ""
         if lengths:
             one, some = graph.constant(np.float32(1)), graph.add("Greater", lengths, graph.constant(np.float32(0)))
             descriptors = graph.add("Div", descriptors, graph.add("Where", some, lengths, one))
@@ -191,9 +195,9 @@ def _add_descriptors(graph: _Graph, model: Model) -> str:
         products = graph.add("MatMul", shifted, graph.constant(-2 * words.T))
         # |x - w|² - |x|², where |x|² is the same for all words
         distances = graph.add("Add", products, graph.constant(np.einsum("ij,ij->i", words, words)))
-        n_near = 1 if how.name == "hard" else min(how.n_neighbors, len(codebook))
+        n_near, sharp = min(how.n_entries, len(codebook)), getattr(how, "sharpness", 1.0)  # of one word: any
         near, words_of = graph.add_several("TopK", 2, distances, graph.constant(np.array([n_near])), axis=1, largest=0)
-        sharpness = graph.constant(np.float32(-how.sharpness))
+        sharpness = graph.constant(np.float32(-sharp))
         weights = graph.add("Softmax", graph.add("Mul", near, sharpness), axis=1)
         if lengths:
             weights = graph.add("Mul", weights, graph.add("Mul", lengths, lengths))

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,11 +16,12 @@ from bagwise._utils.checks import as_count, as_values
 from bagwise.descriptors.registry import DESCRIPTORS
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.merging.sizes import choose_size
-from bagwise.runtime import LARGEST, assignment_fault
+from bagwise.runtime import LARGEST
+
+if TYPE_CHECKING:
+    from bagwise.codebooks.encoders import FewEncoder
 
 __all__ = [
-    "HARD",
-    "Assignment",
     "Head",
     "PathErrors",
     "checked_assignments",
@@ -274,86 +275,24 @@ _TOKENIZER = {
 }
 
 
-@dataclass(frozen=True)
-class Assignment:
-    """How the descriptors of a vocabulary are assigned to its words.
+def checked_assignments(given: Any, n_codebooks: int) -> tuple[FewEncoder, ...]:
+    """Return how descriptors are assigned to the words of each vocabulary; None: to the nearest word."""
+    if not n_codebooks and not given:
+        return ()
+    from bagwise.codebooks.encoders import ENCODERS, Encoder, FewEncoder, as_encoder  # deferred: texts do without SciPy
 
-    Parameters
-    ----------
-    name : {"hard", "localized"}, default="hard"
-        To the nearest word, or to several near words, see `BagOfFeatures`. Codes are added up.
-    n_neighbors : int, default=1
-        Near words of each descriptor; 1 for "hard".
-    sharpness : float, default=1.0
-        Of "localized"; 1.0 for "hard".
-    weighted : bool, default=False
-        Whether descriptors are compared at length 1 and count as much as the squares of their lengths.
-
-    Examples
-    --------
-    >>> from bagwise.app.model import Assignment
-    >>> Assignment("localized", n_neighbors=10, sharpness=5.0, weighted=True).to_dict()
-    {'name': 'localized', 'n_neighbors': 10, 'sharpness': 5.0, 'weighted': True}
-    """
-
-    name: str = "hard"
-    n_neighbors: int = 1
-    sharpness: float = 1.0
-    weighted: bool = False
-
-    def __post_init__(self) -> None:
-        reason = assignment_fault(self.to_dict())
-        if reason:
-            raise BagwiseError(f"An assignment of words {reason}")
-        object.__setattr__(self, "sharpness", float(self.sharpness))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the parameters as JSON values."""
-        return {
-            "name": self.name,
-            "n_neighbors": self.n_neighbors,
-            "sharpness": self.sharpness,
-            "weighted": self.weighted,
-        }
-
-    def encoder(self, codebook: NDArray[Any]) -> Any:
-        """Return what assigns descriptors to the words of a codebook."""
-        from bagwise.codebooks.encoders import HardEncoder, LocalizedEncoder  # deferred: texts do without numba
-
-        if self.name == "hard":
-            return HardEncoder(codebook)
-        return LocalizedEncoder(codebook, self.n_neighbors, self.sharpness, self.weighted)
-
-    def compared(self, vectors: NDArray[Any]) -> NDArray[Any]:
-        """Return descriptors as they are compared with words."""
-        if not self.weighted:
-            return vectors
-        from bagwise.codebooks.encoders import unit_vectors
-
-        return unit_vectors(vectors, np.float32)[0]
-
-
-HARD = Assignment()
-
-
-def checked_assignments(given: Any, n_codebooks: int) -> tuple[Assignment, ...]:
-    """Return the assignment of each vocabulary; None: the nearest word for all."""
-    if given is None:
-        return (HARD,) * n_codebooks
-    some = [given] if isinstance(given, (Assignment, Mapping)) else list(given)
-    if len(some) != n_codebooks:
-        raise BagwiseError(f"{n_codebooks} codebooks need as many assignments, got {len(some)}.")
-    found = []
-    for one in some:
-        if isinstance(one, Mapping):
-            reason = assignment_fault(dict(one))
-            if reason:
-                raise BagwiseError(f"An assignment of words {reason}")
-            one = Assignment(**one)
-        if not isinstance(one, Assignment):
-            raise BagwiseError(f"An assignment of words must be an Assignment or a mapping, got {one!r:.100}.")
-        found.append(one)
-    return tuple(found)
+    some = ["hard"] * n_codebooks if given is None else [given] if isinstance(given, (str, Encoder, Mapping)) else given
+    if not isinstance(some, (list, tuple)) or len(some) != n_codebooks:
+        n = len(some) if isinstance(some, (list, tuple)) else repr(given)
+        raise BagwiseError(f"{n_codebooks} codebooks need as many assignments, got {n}.")
+    encoders = []
+    for one in map(as_encoder, some):
+        one.check()
+        if not isinstance(one, FewEncoder):
+            few = ", ".join(repr(name) for name, kind in ENCODERS.items() if issubclass(kind, FewEncoder))
+            raise BagwiseError(f"Models assign descriptors to few words each, by {few}; got {one!r:.100}.")
+        encoders.append(one)
+    return tuple(encoders)
 
 
 def checked_descriptors(given: Any) -> tuple[Any, ...]:

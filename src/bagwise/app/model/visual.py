@@ -22,7 +22,7 @@ from bagwise._utils.hashing import hash_names
 from bagwise._utils.memory import parse_size
 from bagwise._utils.threads import number_of_threads
 from bagwise.app.model.histograms import Histograms, WordSample, as_histograms
-from bagwise.app.model.parts import HARD, Assignment, checked_descriptors
+from bagwise.app.model.parts import checked_assignments, checked_descriptors
 from bagwise.app.model.vectorizers import Part, Run, Vectorizer, digest_of
 from bagwise.bags import Bags
 from bagwise.bags.files import DEFAULT_LIMIT, BagsSpool
@@ -70,7 +70,7 @@ class VisualVectorizer(Vectorizer):
         pyramid: tuple[tuple[int, int], ...] = ((1, 1),),
         *,
         n_words: Sequence[int] = (1000,),
-        assignments: Sequence[Assignment] | None = None,
+        assignments: Sequence[Any] | None = None,
         random_state: Any = 0,
         memory_limit: int | float | str | None = None,
         fewer: bool = False,
@@ -82,7 +82,7 @@ class VisualVectorizer(Vectorizer):
         self.pyramid = pyramid
         self._asked = tuple(map(len, codebooks)) or tuple(n_words)
         self.vocabularies = self._asked
-        self.assignments = tuple(assignments or (HARD,) * len(self._asked))
+        self.assignments = checked_assignments(assignments, len(self._asked))
         self.n_words = sum(self.vocabularies)
         self.fewer = fewer
         self.n_components = n_components
@@ -117,7 +117,7 @@ class VisualVectorizer(Vectorizer):
 
     @cached_property
     def _encoders(self) -> list[Any]:
-        return [how.encoder(words) for how, words in zip(self.assignments, self.codebooks, strict=True)]
+        return [how.on(words) for how, words in zip(self.assignments, self.codebooks, strict=True)]
 
     def items_to_learn_from(self, X: Any) -> NDArray[np.intp] | None:
         """Choose the items of a collection that words are learned from, ascending; None: all."""
@@ -280,7 +280,7 @@ class VisualVectorizer(Vectorizer):
         if steps is not None and settings is not None:
             settings = {
                 "descriptor": settings["descriptors"][k],
-                "weighted": self.assignments[k].weighted,
+                "assignment": self.assignments[k].to_dict(),
                 "n_words": size,
                 "random_state": settings["random_state"],
                 "fewer": self.fewer,

@@ -203,7 +203,7 @@ def typical_patches(
     described = [one.parameters for one in model.descriptors]
     sides = [patch_side(one) for one in model.descriptors] or [DEFAULT_SIDE] * len(model.vocabularies)
     networks = [one.name == "NetworkFeatures" for one in model.descriptors] or [False] * len(sides)
-    weighted = [one.weighted for one in model.assignment or ()] or [False] * len(sides)
+    weighted = [one.by_length for one in model.assignment or ()] or [False] * len(sides)
     vocabulary_of = np.repeat(np.arange(len(sides)), model.vocabularies)
     found: dict[int, list[list[tuple[float, int, NDArray[Any]]]]] = {group: [[] for _ in sides] for group in wanted}
     for number, sample in samples.items():

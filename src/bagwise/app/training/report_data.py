@@ -187,8 +187,8 @@ def _facts(model: Model, evaluation: Evaluation | None) -> dict[str, str | int]:
         facts["Weights of words"] = "square roots of relative frequencies"
     soft = [one for one in model.assignment or () if one.name != "hard"]
     if soft:
-        by_length = ", by the square of its length" if soft[0].weighted else ""
-        facts["Assignment"] = f"each descriptor counts for its {soft[0].n_neighbors} nearest words{by_length}"
+        by_length = ", by the square of its length" if soft[0].by_length else ""
+        facts["Assignment"] = f"each descriptor counts for its {soft[0].n_entries} nearest words{by_length}"
     if len(model.pyramid) > 1:
         facts["Pyramid"] = ", ".join(f"{rows}x{columns}" for rows, columns in model.pyramid)
     C = model.options.get("C")
