@@ -16,9 +16,9 @@ from bagwise.descriptors.hog_lbp import HogLbp
 from bagwise.descriptors.lbp import LBPD5, LocalBinaryPatterns
 from bagwise.descriptors.sift import ColorSIFT
 from bagwise.merging.compact import CompactClassifier
-from bagwise.merging.constrained import MergedPairs, MergedSums, merge_allowed
+from bagwise.merging.engine import merge_scoring
 from bagwise.merging.merge import merge_words
-from bagwise.merging.scoring import Information, WeightLoss
+from bagwise.merging.scoring import WeightLoss
 from bagwise.merging.searches.ratios import SEARCHES
 from bagwise.merging.sketching.sketch_merger import SketchMerger
 from bagwise.merging.word_merger import WordMerger
@@ -58,9 +58,7 @@ def _merge() -> None:
     merge_words(X, y, store="sparse")
     for criterion in ("mme", "aib", "clusters", "mmi", "lpp"):
         merge_words(X, y, criterion=criterion)
-    merge_allowed(MergedPairs(X[:, :8].copy(), X[:, :8].copy()), np.array([[0, 1]]), n_groups=2)
-    for scoring in (WeightLoss(X[0], X[:2].T), Information(X.T)):
-        merge_allowed(MergedSums(scoring, scoring.states), np.array([[0, 1]]), n_groups=2)
+    merge_scoring(WeightLoss(X[0], X[:2].T), "classifier")
     for labels in (y, np.arange(8) % 3):
         CompactClassifier(RidgeClassifier(), n_groups=3).fit(X, labels)
     merge_words(X, y, kernel="chi2")

@@ -13,7 +13,8 @@ from PIL import Image
 
 from bagwise import Bags, BagwiseError, runtime_network
 from bagwise.app.model.explanation import _sides, patch_side
-from bagwise.app.options import FitOptions, make_descriptors
+from bagwise.app.options import FitOptions
+from bagwise.app.training.vectorizing import make_descriptors
 from bagwise.descriptors import NetworkFeatures, Patches, efficientnet, networks
 from bagwise.descriptors.base import describe_items
 from bagwise.descriptors.efficientnet import LAYERS, SHAPES, NetworkTensors, build_graph, fold, packaged_tensors

@@ -10,8 +10,9 @@ import pytest
 
 from bagwise import BagwiseError, open_collection
 from bagwise.sources import Collection, Item, ItemError, SkippedItemsWarning
+from bagwise.sources.contents import FileContent
 from bagwise.sources.media import TextDecoder
-from bagwise.sources.places import FileContent, arrange, ending
+from bagwise.sources.places import arrange, ending
 
 TEXTS = {"train/cat/1.txt": "meow", "train/cat/10.txt": "purr", "train/dog/2.txt": "woof", "test/dog/3.txt": "growl"}
 
@@ -85,7 +86,7 @@ def test_parts(folder):
     ],
 )
 def test_what_folders_say(names, labels, splits):
-    assert list(arrange(names).values()) == list(zip(labels, splits, strict=True))
+    assert arrange(names) == (labels, splits)
 
 
 def test_loading_stops_at_what_cannot_be_read(tmp_path):
@@ -188,8 +189,8 @@ def test_several_labels(folder):
         ("id,a,b\n", r"none of its columns is named label, .*; there are 'id', 'a', 'b'. Choose one by label="),
         ("id,label\n1,a\ncat/1.txt,b\n", r"item 'train/cat/1.txt' is there twice, as '1' and 'cat/1.txt'"),
         ("id,label,split\n1,a,test\n1,a,train\n", r"item 'train/cat/1.txt' is in two splits there, 'test' and 'train'"),
-        ("id,label\na\n", "line 2 has 1 fields, the first line has 2"),
-        ('id,label\n"a,b', 'cannot be used for labels: the quote " that opens in line 2 is not closed'),
+        ("id,label\na\n", "row 1: it has 1 field, expected 2"),
+        ('id,label\n"a,b', 'cannot be used for labels: row 1: the quote " that opens in line 2 is not closed'),
         ("", r"it is empty"),
     ],
 )
@@ -211,7 +212,7 @@ def test_labels_that_are_none(folder, tmp_path):
 def test_ids_must_differ():
     item = Item("a", FileContent("a.txt"), TextDecoder())
     with pytest.raises(BagwiseError, match=r"has 2 items with the id 'a'"):
-        Collection([item, item], "texts", "here")
+        Collection.of([item, item], "texts", "here")
 
 
 @pytest.mark.parametrize(

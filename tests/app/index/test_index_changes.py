@@ -16,8 +16,7 @@ from bagwise._io.locks import locked
 from bagwise.app import FitOptions, ItemIndex, change_index, run_fit
 from bagwise.app.index.item_index import index_of_fit
 from bagwise.app.training.item_answers import HELD_OUT, NEW, TRAINING
-from bagwise.sources import TableCollection
-from bagwise.sources.row_lists import RowIds
+from bagwise.sources import Collection
 from waiting import PATIENCE
 
 N_WORDS = 24
@@ -31,7 +30,7 @@ def rows(n, seed):
 
 
 def collection(X, codes, name):
-    return TableCollection(X, [f"{name}{i}" for i in range(len(X))], [(f"class{code}",) for code in codes])
+    return Collection.from_matrix(X, [f"{name}{i}" for i in range(len(X))], [(f"class{code}",) for code in codes])
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +145,7 @@ def test_new_items_are_placed_among_their_neighbours(model, by):
 def test_what_is_refused(model, tmp_path):
     X, codes = rows(6, 7)
     index = ItemIndex.build(model, collection(X, codes, "item"), X)
-    numbered = TableCollection(X, RowIds(range(6)), [("class0",)] * 6)
+    numbered = Collection.from_matrix(X, labels=[("class0",)] * 6)
     of_rows = ItemIndex.build(model, numbered, X)
     for call, message in (
         (lambda: of_rows.add(numbered[:2], X[:2]), "'0', '1'.* They are numbers of rows; .* column of ids by id="),

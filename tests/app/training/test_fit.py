@@ -14,7 +14,7 @@ from sklearn.svm import LinearSVC
 from bagwise import BagwiseError, Model, WordMerger, __version__, open_collection, runtime
 from bagwise.app import FitOptions, ItemIndex, count_words, fit_model, fit_report_data, plan_fit, run_fit
 from bagwise.app.training.method import folds_of
-from bagwise.sources import TableCollection
+from bagwise.sources import Collection
 from commands import bagwise
 from model_cases import saved
 from small_sources import (
@@ -32,7 +32,7 @@ TEXTS = {"n_groups": 4, "folds": 2, "n_jobs": 1}
 
 
 def table_of(X, y):
-    return TableCollection(X, [str(i) for i in range(len(y))], [(label,) for label in y])
+    return Collection.from_matrix(X, [str(i) for i in range(len(y))], [(label,) for label in y])
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +192,7 @@ def test_items_without_a_label_are_left_out_and_counted(tmp_path):
 
 def test_several_labels_are_refused():
     X, y = table()
-    rows = TableCollection(X, [str(i) for i in range(len(y))], [("a", "b")] + [("a",)] * (len(y) - 1))
+    rows = Collection.from_matrix(X, [str(i) for i in range(len(y))], [("a", "b")] + [("a",)] * (len(y) - 1))
     with pytest.raises(BagwiseError, match=r"Item '0' has 2 labels \(a, b\)"):
         run_fit(rows, FitOptions())
 
@@ -228,7 +228,7 @@ def test_parts_are_kept_apart(tmp_path):
 def parted(labels, parts):
     X, _ = table(n_each=4)
     ids = [str(i) for i in range(len(labels))]
-    return TableCollection(X[: len(labels)], ids, [() if label is None else (label,) for label in labels], parts)
+    return Collection.from_matrix(X[: len(labels)], ids, [() if label is None else (label,) for label in labels], parts)
 
 
 def test_a_part_test_without_labels_is_noted():
@@ -410,7 +410,7 @@ def test_a_table_of_measurements(tmp_path):
     expected = svm.fit(features.astype(np.float64), fit.codes).decision_function(features.astype(np.float64))
     np.testing.assert_allclose(model.decision_function(X), expected, atol=2e-3)
     np.testing.assert_allclose(runtime.load(path).transform_counts(X), features, atol=1e-5)
-    merger = WordMerger(5).fit(X.astype(np.float32).astype(np.float64), y)
+    merger = WordMerger(5, scaling="range").fit(X.astype(np.float32).astype(np.float64), y)
     np.testing.assert_array_equal(merger.labels_, model.lookup)
     np.testing.assert_allclose(merger.transform(X), features, rtol=1e-4, atol=1e-4)
     assert model.path.errors[-1] < 0.06
@@ -422,6 +422,7 @@ def test_a_table_of_measurements(tmp_path):
     assert index.search(X[:3] - 1e-3, k=1)[0][0].id == fit.data.collection.ids[0]
 
 
+@pytest.mark.filterwarnings("ignore:X has negative values")  # root="after" is for counts
 @pytest.mark.parametrize("root", ["auto", "after"])
 def test_errors_of_folds_are_those_of_models_of_the_other_folds(root):
     """Measurements are scaled for merging in each fold; sums are scaled only where the model does so."""

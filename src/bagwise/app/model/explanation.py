@@ -523,7 +523,7 @@ def _counted(model: Model, X: Any, n_jobs: int | None) -> tuple[Any, Sequence[st
 
     given: Any = X
     if isinstance(X, Item):
-        given = _dense(X.load()).reshape(1, -1) if model.modality == "table" else Collection([X], model.modality, "")
+        given = _dense(X.load()).reshape(1, -1) if model.modality == "table" else Collection.of([X], model.modality, "")
     if isinstance(given, Collection) and given.modality != model.modality:
         raise BagwiseError(f"This model takes {model.modality}, got {given.modality} from {given.source}.")
     ids = [X.id] if isinstance(X, Item) else X.ids if isinstance(X, Collection) else ()

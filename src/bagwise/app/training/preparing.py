@@ -15,11 +15,12 @@ from bagwise._utils.memory import readable_size
 from bagwise._utils.text import agree, how_many
 from bagwise.app.model.steps import StepCache
 from bagwise.app.model.vectorizers import Progress, Vectorizer, WordSample
-from bagwise.app.options import FitOptions, make_vectorizer, open_source
+from bagwise.app.options import FitOptions
 from bagwise.app.training.choosing import choose_descriptor
-from bagwise.app.training.items import N_SAMPLED_ITEMS, first_labels, step_cache
+from bagwise.app.training.items import N_SAMPLED_ITEMS, first_labels, open_source, step_cache
 from bagwise.app.training.parts import count_parts, pooled_features, stacked
 from bagwise.app.training.sums import PartedRows, exceeds, sample_items
+from bagwise.app.training.vectorizing import make_vectorizer
 from bagwise.codebooks.pyramids import n_cells
 from bagwise.distributed.executors import Executor
 from bagwise.errors import BagwiseError, parameter_name
@@ -32,7 +33,6 @@ __all__ = [
     "Opened",
     "Prepared",
     "WordData",
-    "class_codes",
     "class_names",
     "enough_for_folds",
     "open_training",
@@ -205,9 +205,9 @@ def prepare(
         raise BagwiseError(f"{collection.source} has {how_many(data.n_words, 'words')}; merging needs at least 2.")
     classes, codes = class_names(data.collection, options, use_classes), None
     if classes:
-        codes = class_codes(data.collection, classes)
+        codes = data.collection.codes_in(classes)
         _check_classes(test, classes)  # all items of a class may have been skipped
-    elif use_classes and any(item.labels for item in data.collection):
+    elif use_classes and data.collection.classes:
         log.notes.append("All items are of one class, so words were merged without using classes.")
     if data.rows is not None:
         data, codes = _sampled(data, data.rows, codes, classes, options, log)
@@ -284,7 +284,7 @@ def _test_split(test: Collection | None, classes: tuple[str, ...], log: FitLog) 
     """Return the labelled items of the test split; None, with a note, if there are none."""
     if test is None or not classes:
         return test
-    if not any(item.labels for item in test):
+    if not test.classes:
         n = len(test)
         log.notes.append(
             f"The split test has no labels: {how_many(n, 'items')} of it {agree(n, 'was', 'were')} not used."
@@ -296,7 +296,7 @@ def _test_split(test: Collection | None, classes: tuple[str, ...], log: FitLog) 
 
 
 def _check_classes(test: Collection | None, classes: tuple[str, ...]) -> None:
-    unknown = sorted({str(item.label) for item in test or ()} - set(classes))
+    unknown = [] if test is None else sorted(set(test.labels.tolist()) - set(classes))
     if unknown:
         raise BagwiseError(
             f"The split test has items labelled {', '.join(map(repr, unknown[:3]))}, but the split train has none. "
@@ -306,13 +306,13 @@ def _check_classes(test: Collection | None, classes: tuple[str, ...]) -> None:
 
 def _labelled(collection: Collection, log: FitLog, where: str = "") -> Collection:
     """Remove items without a label, if others have one; raise an error for items with several."""
-    several = next((item for item in collection if len(item.labels) > 1), None)
+    several = collection.several()
     if several is not None:
         raise BagwiseError(
             f"Item {several.id!r} has {len(several.labels)} labels ({', '.join(several.labels[:3])}), but a model "
             "predicts one. Give each item one label, for instance by Collection.with_labels."
         )
-    has = np.array([bool(item.labels) for item in collection], dtype=np.bool_)
+    has = collection.n_labels > 0
     if has.all() or not has.any():
         return collection
     n, left = int((~has).sum()), f"of {how_many(len(has), 'items')}{where}"
@@ -322,7 +322,7 @@ def _labelled(collection: Collection, log: FitLog, where: str = "") -> Collectio
 
 def class_names(collection: Collection, options: FitOptions, use_classes: bool = True) -> tuple[str, ...]:
     """Return the sorted names of at least two classes, or (); raise an error if the criterion needs classes."""
-    names = tuple(sorted({item.label for item in collection if item.label is not None})) if use_classes else ()
+    names = collection.classes if use_classes else ()
     if len(names) >= 2:
         return names
     if options.criterion != "auto" and resolve_criterion(options.criterion).supervised:
@@ -333,9 +333,3 @@ def class_names(collection: Collection, options: FitOptions, use_classes: bool =
             'per class, or use an unsupervised criterion: "clusters", "mmi", "lpp", "linkage".'
         )
     return ()
-
-
-def class_codes(collection: Collection, classes: tuple[str, ...]) -> NDArray[np.int64]:
-    """Return the classes of labelled items, as indices into `classes`."""
-    code = {name: k for k, name in enumerate(classes)}
-    return np.array([code[str(item.label)] for item in collection], dtype=np.int64)

@@ -47,9 +47,9 @@ def fit_report_data(fit: Fit, evaluation: Evaluation | None = None, title: str |
 
     Examples
     --------
-    >>> from bagwise.sources import TableCollection
+    >>> from bagwise.sources import Collection
     >>> from bagwise.app import fit_model, fit_report_data
-    >>> rows = TableCollection(np.array([[4, 1, 0], [1, 0, 5]] * 3), list("abcdef"), [("cat",), ("dog",)] * 3)
+    >>> rows = Collection.from_matrix(np.array([[4, 1, 0], [1, 0, 5]] * 3), list("abcdef"), [("cat",), ("dog",)] * 3)
     >>> data = fit_report_data(fit_model(rows, n_groups=2, folds=3).result)
     >>> data.curve.sizes, data.confusion.n_wrong, [group.n_words for group in data.groups]
     ((2, 3), 0, [1, 2])

@@ -137,7 +137,7 @@ def similar(space: Workspace, n: int | None, number: int, query: SearchQuery) ->
 
 def search(space: Workspace, n: int | None, query: Item, asked: SearchQuery) -> dict[str, Any]:
     """Return the items that are most similar to a new item, what they share with it, and what the model says of it."""
-    model, collection = space.model, Collection([query], space.model.modality, query.id)
+    model, collection = space.model, Collection.of([query], space.model.modality, query.id)
     histogram = model.histograms(collection)
     if not abs(histogram).sum() > 0:
         return {"hits": [], "known": False}
