@@ -7,7 +7,7 @@ import codecs
 from bagwise._utils.extras import require
 from bagwise.errors import BagwiseError, argument
 
-__all__ = ["as_utf8", "guess_encoding", "undecodable"]
+__all__ = ["MARKS", "as_utf8", "guess_encoding", "is_not_utf8", "undecodable"]
 
 _MARKS = {  # UTF-32 first: its mark begins with that of UTF-16
     codecs.BOM_UTF8: "utf-8",
@@ -16,6 +16,7 @@ _MARKS = {  # UTF-32 first: its mark begins with that of UTF-16
     codecs.BOM_UTF16_LE: "utf-16-le",
     codecs.BOM_UTF16_BE: "utf-16-be",
 }
+MARKS = tuple(_MARKS)
 # Encodings that texts have in practice; others fit short texts just as well.
 _USUAL = ["cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "koi8_r", "shift_jis", "euc_jp"]
 _USUAL += ["gb18030", "big5", "euc_kr"]
@@ -33,7 +34,7 @@ def guess_encoding(content: bytes) -> str | None:
     ('cp1252', None)
     """
     lines = [line for line in content.splitlines() if not line.isascii()]
-    wrong = [line for line in lines if _is_not_utf8(line)]
+    wrong = [line for line in lines if is_not_utf8(line)]
     if len(wrong) <= _DAMAGED * len(lines):
         return None
     normalizer = require("charset_normalizer", "app", "Guessing the encoding of texts")
@@ -44,7 +45,8 @@ def guess_encoding(content: bytes) -> str | None:
     return None if best is None else str(best.encoding)
 
 
-def _is_not_utf8(line: bytes) -> bool:
+def is_not_utf8(line: bytes) -> bool:
+    """Whether bytes are no UTF-8."""
     try:
         line.decode()
     except UnicodeDecodeError:
