@@ -337,8 +337,10 @@ def test_others_may_list_shards(shards):
 
 
 def test_a_shard_by_url_is_read_once(shards, monkeypatch):
+    from bagwise.sources.archives import _unpacked
     from bagwise.sources.contents import UrlContent
 
+    _unpacked.cache_clear()
     (part,) = open_partitions("memory://shards/images-{000..000}.tar", modality="images")
     reads, read = [], UrlContent.read
     monkeypatch.setattr(UrlContent, "read", lambda self, *given: reads.append(given) or read(self, *given))
