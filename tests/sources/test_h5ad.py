@@ -183,7 +183,7 @@ def large_chunks(file):
         (lambda file: file["obs"].attrs.modify("_index", "gone"), {}, "'gone' is missing"),
         (lambda file: file.pop("X"), {}, "no matrix X. Choose a layer by layer=: 'counts', 'raw'"),
         (lambda file: file.pop("obs"), {}, "'obs' is missing"),
-        (lambda file: None, {"label": "gone"}, "obs has no column 'gone'"),
+        (lambda file: None, {"label": "gone"}, "in obs there is no column 'gone'"),
         (lambda file: None, {"layer": "gone"}, "no layer 'gone'; there are 'counts', 'raw'"),
     ],
 )

@@ -32,6 +32,10 @@ _PACKAGES |= {"abfs": "adlfs", "sftp": "paramiko", "ssh": "paramiko"}
 _PACKAGES |= dict.fromkeys(("http", "https"), "aiohttp and requests")
 
 
+# Tables of SQLite files, see `names_table`.
+_TABLE = re.compile(r"(?!\w+://).+\.(sqlite3?|db)::[^:/]+", re.DOTALL)
+
+
 def is_url(path: Any) -> bool:
     """Whether a path is a URL that is not of this machine: ``s3://…``, or a chain such as ``zip://a.jpg::s3://…``.
 
@@ -41,9 +45,14 @@ def is_url(path: Any) -> bool:
     if isinstance(path, Url):
         return True
     found = _URL.match(path) if isinstance(path, str) else None
-    if found is None or _is_local(path):
+    if found is None or _is_local(path) or names_table(path):
         return False
     return found[1] == "://" or not os.path.lexists(path)  # a file may be named a::b
+
+
+def names_table(path: str) -> bool:
+    """Whether a path names a table of an SQLite file of this machine, as in ``data.sqlite::table``."""
+    return _TABLE.fullmatch(path) is not None
 
 
 def _is_local(url: str) -> bool:

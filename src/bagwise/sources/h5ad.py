@@ -17,22 +17,12 @@ from bagwise._utils.extras import require
 from bagwise._utils.matrices import checked_csr
 from bagwise._utils.memory import readable_size
 from bagwise.errors import BagwiseError, argument
-from bagwise.sources.columns import (
-    USUAL_LABEL,
-    RawTable,
-    Reading,
-    chosen_column,
-    few_values,
-    likely_note,
-    optional_columns,
-    shortened,
-    taken_note,
-    usual_column,
-)
+from bagwise.sources.columns import RawTable, Reading, obs_roles, optional_columns
 from bagwise.sources.contents import FileContent
 from bagwise.sources.guarded import call_guarded
 from bagwise.sources.limits import Limits
-from bagwise.sources.table_files import as_csr, check_shape, strings_of
+from bagwise.sources.matrix_files import as_csr, check_shape, strings_of
+from bagwise.sources.roles import few_values, likely_note, shortened, taken_note
 
 __all__ = ["different_names", "label_notes", "obs_columns", "read_h5ad"]
 
@@ -151,7 +141,7 @@ def read_parts(
 ) -> Iterator[tuple[str, Any]]:
     """Read the matrix, names and labels of a file by h5py; strings are joined, see `_joined`."""
     with _opened(file, limits) as opened:
-        yield from opened.parts({"labels": label, "ids": id, "splits": split}, layer).items()
+        yield from opened.parts({"label": label, "id": id, "split": split}, layer).items()
 
 
 @contextmanager
@@ -187,20 +177,18 @@ class _File:
             raise BagwiseError(f"it has no matrix X.{which}")
         obs, var = self.group("obs"), self.group("raw/var" if layer == "raw" else "var")
         columns = self.columns(obs)
-        usual = {"labels": USUAL_LABEL, "splits": ("split",), "ids": ()}
+        roles = obs_roles(columns, chosen)
         strings = {"index": self._strings(obs, self._index_of(obs)), "names": self._strings(var, self._index_of(var))}
         shape = len(strings["index"]), len(strings["names"])
         taken = {}
-        for what, wanted in chosen.items():
-            name = usual_column(usual[what], columns) if wanted is None else chosen_column(wanted, columns)
-            if name is None and wanted is not None:
-                raise BagwiseError(f"obs has no column {wanted!r}; there are {shortened(columns)}.")
+        for what, role in (("labels", "label"), ("splits", "split"), ("ids", "id")):
+            name = roles[role]
             if name is not None:
                 taken[what], strings[what] = name, self._strings(obs, name)
                 if len(strings[what]) != shape[0]:
                     raise BagwiseError(f"it is damaged: column {name!r} of obs has not {shape[0]} rows.")
         label = taken.get("labels")
-        notes = taken_note(label, columns, chosen["labels"])
+        notes = taken_note(label, columns, chosen["label"])
         notes += label_notes(self._categories(obs, columns), shape[0], label)
         if layer is None and layers:
             notes.append(f"The matrix X is read; there are layers {shortened(layers)}, chosen by {argument('layer')}.")
