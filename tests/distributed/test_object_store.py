@@ -12,6 +12,7 @@ from bagwise.app.options import FitOptions
 from bagwise.app.training.items import open_source
 from bagwise.distributed.executors import LocalExecutor, executor_of
 from bagwise.sources import archives, shards
+from bagwise.sources.places import list_place
 from commands import as_json
 from model_cases import saved
 from object_store import served, write_shards

@@ -53,8 +53,12 @@ def _write_sparse(group, matrix, dtype=None):
 
 def read(path, limits=None, **options):
     """Read a file as the other process does, in this one."""
+    chosen = dict.fromkeys(("label", "id", "split", "layer")) | options
     with open(path, "rb") as file:
-        parts = h5ad.read_parts(file, limits or Limits(), **dict.fromkeys(("label", "id", "split", "layer")) | options)
+        parts = {
+            name: value[()] if isinstance(value, h5py.Dataset) else value
+            for name, value in h5ad.read_parts(file, limits or Limits(), **chosen)
+        }
     return h5ad._table(parts)
 
 

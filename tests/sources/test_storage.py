@@ -420,7 +420,7 @@ def test_files_that_are_too_large_are_not_read(size, monkeypatch):
     """Not every server tells sizes."""
     folder = Storage.of("memory://sizes")
     folder.write("a", b"12345")
-    system = folder.place.opened()[0]
+    system = folder.location.opened()[0]
     info = type(system).info
     monkeypatch.setattr(type(system), "info", lambda self, path, **more: info(self, path, **more) | {"size": size})
     assert folder.read("a", 5) == b"12345"

@@ -1,11 +1,12 @@
 """Columns of collections as Arrow arrays: ids as bytes, labels and splits as codes.
 
-Strings are stored as UTF-8; bytes of names that are no UTF-8, which Python holds as surrogates, as they are.
+Strings are stored as UTF-8; bytes of names that are no UTF-8, which Python holds as surrogates, as they are. Arrays are
+made of buffers: `pyarrow.array` imports pandas, which takes as long as everything else, where it is installed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -22,6 +23,8 @@ __all__ = [
     "item_table",
     "label_column",
     "label_sets_of",
+    "mapped_codes",
+    "numbers",
     "packed",
     "to_bytes",
 ]
@@ -52,7 +55,7 @@ def item_table(ids: Any, labels: Any = None, splits: Any = None, columns: Mappin
     """
     pa = arrow()
     ids = ids if hasattr(ids, "type") else to_bytes(ids)
-    nothing = pa.DictionaryArray.from_arrays(pa.nulls(len(ids), pa.int32()), pa.array([], pa.large_binary()))
+    nothing = pa.DictionaryArray.from_arrays(pa.nulls(len(ids), pa.int32()), to_bytes([]))
     labels = nothing if labels is None else labels if hasattr(labels, "type") else label_column(labels)
     splits = nothing if splits is None else splits if hasattr(splits, "type") else to_codes(splits)
     table = pa.table({"id": ids, "label": labels, "split": splits, **(columns or {})})
@@ -62,10 +65,16 @@ def item_table(ids: Any, labels: Any = None, splits: Any = None, columns: Mappin
 def to_bytes(values: Iterable[str | None]) -> Any:
     """Return strings as an Arrow array of bytes; None is null."""
     pa, values = arrow(), list(values)
-    try:
-        return pa.array(values, pa.large_binary())
-    except UnicodeEncodeError:
-        return pa.array([None if one is None else _encoded(one) for one in values], pa.large_binary())
+    encoded = [b"" if one is None else _encoded(one) for one in values]
+    ends = np.zeros(len(encoded) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)), out=ends[1:])
+    there = np.fromiter((one is not None for one in values), bool, len(values))
+    buffers = [_validity(there), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))]
+    return pa.Array.from_buffers(pa.large_binary(), len(values), buffers)
+
+
+def _validity(there: NDArray[np.bool_]) -> Any:
+    return None if there.all() else arrow().py_buffer(np.packbits(there, bitorder="little"))
 
 
 def _encoded(value: str) -> bytes:
@@ -102,15 +111,36 @@ def to_codes(values: Iterable[str | None]) -> Any:
 
 def coded(codes: NDArray[np.int32], values: Sequence[str]) -> Any:
     """Return an Arrow array of codes, -1 is null, and their values."""
+    return arrow().DictionaryArray.from_arrays(numbers(codes), to_bytes(values))
+
+
+def numbers(values: NDArray[Any]) -> Any:
+    """Return whole numbers as an Arrow array, below 0 is null."""
     pa = arrow()
-    return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32(), mask=codes < 0), to_bytes(values))
+    buffers = [_validity(values >= 0), pa.py_buffer(np.ascontiguousarray(values))]
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), buffers)
+
+
+def mapped_codes(column: Any, change: Callable[[Any], Iterable[str | None]]) -> Any:
+    """Return a column as codes of other values; `change` is called with an array of those that are there."""
+    one = _array(column)
+    one = one if arrow().types.is_dictionary(one.type) else one.dictionary_encode()
+    found: dict[str | None, int] = {None: -1}
+    new = [found.setdefault(value, len(found) - 1) for value in change(one.dictionary)]
+    codes = np.array([*new, -1], np.int32)[_codes(one.indices)]
+    return coded(codes, list(found)[1:])  # type: ignore[arg-type]
 
 
 def codes_of(column: Any) -> tuple[NDArray[np.int32], list[str]]:
     """Return the codes of a column, -1 is null, and their values."""
     one = _array(column)
-    codes = one.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
-    return codes, to_strings(one.dictionary)
+    return _codes(one.indices), to_strings(one.dictionary)
+
+
+def _codes(indices: Any) -> NDArray[np.int32]:
+    held = np.frombuffer(indices.buffers()[1], indices.type.to_pandas_dtype())
+    codes = held[indices.offset : indices.offset + len(indices)].astype(np.int32, copy=False)
+    return np.where(indices.is_valid(), codes, -1).astype(np.int32) if indices.null_count else codes
 
 
 def label_column(label_sets: Iterable[Sequence[str]]) -> Any:
@@ -119,7 +149,7 @@ def label_column(label_sets: Iterable[Sequence[str]]) -> Any:
     if all(len(labels) < 2 for labels in label_sets):
         return to_codes(labels[0] if labels else None for labels in label_sets)
     starts = np.cumsum([0, *map(len, label_sets)])
-    return pa.LargeListArray.from_arrays(starts, to_codes(one for labels in label_sets for one in labels))
+    return pa.LargeListArray.from_arrays(numbers(starts), to_codes(one for labels in label_sets for one in labels))
 
 
 def label_sets_of(column: Any) -> tuple[NDArray[np.int32], list[tuple[str, ...]]]:
@@ -150,9 +180,9 @@ def packed(table: Any) -> bytes:
         if pa.types.is_dictionary(field.type):
             codes, _ = codes_of(table.column(number))
             used, own = np.unique(codes, return_inverse=True)
-            values = _array(table.column(number)).dictionary.take(used[used >= 0])
+            values = _array(table.column(number)).dictionary.take(numbers(used[used >= 0]))
             own = (own - (used[:1] < 0).sum()).astype(np.int32)
-            column = pa.DictionaryArray.from_arrays(pa.array(own, mask=own < 0), values)
+            column = pa.DictionaryArray.from_arrays(numbers(own), values)
             table = table.set_column(number, field.name, column)
     sink = pa.BufferOutputStream()
     codec = next((name for name in ("zstd", "lz4") if pa.Codec.is_available(name)), None)

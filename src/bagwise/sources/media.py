@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
 
@@ -183,6 +183,9 @@ def resize_by_area(image: NDArray[Any], height: int, width: int) -> NDArray[Any]
 
 def images_in_mode(collection: Collection, mode: str) -> Collection:
     """Return a collection whose image files are decoded as grey or RGB; items of other origin stay as they are."""
+    if collection.decoder is None:
+        items = [replace(item, decoder=_in_mode(item.decoder, mode)) for item in collection]
+        return Collection.of(items, collection.modality, collection.source, limits=collection.limits)
     return collection.with_decoder(_in_mode(collection.decoder, mode))
 
 
@@ -373,7 +376,7 @@ class VideoDecoder:
 
 def read_frames(
     file: BinaryIO, limits: Limits, mode: str, every: int, max_frames: int | None
-) -> dict[str, NDArray[np.uint8]]:
+) -> Iterator[tuple[str, NDArray[np.uint8]]]:
     """Decode the frames of a video that are used."""
     import av
 
@@ -410,4 +413,4 @@ def read_frames(
         ) from error
     if not frames:
         raise BagwiseError("it holds no frame")
-    return {"frames": np.stack(frames)}
+    yield "frames", np.stack(frames)

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bagwise._io.storage import Url, as_place, storage_errors
 from bagwise._utils.threads import map_in_order
 from bagwise.errors import BagwiseError, argument
@@ -16,7 +18,7 @@ from bagwise.sources.annotations import LabelFile
 from bagwise.sources.archives import check_name, is_archive, list_archive
 from bagwise.sources.collection import Collection, Contents, Root
 from bagwise.sources.contents import FileContent, UrlContent, version_of
-from bagwise.sources.item_tables import arrow, item_table, to_bytes, to_codes
+from bagwise.sources.item_tables import item_table, numbers, to_bytes, to_codes
 from bagwise.sources.items import Content, Decoder
 from bagwise.sources.limits import Limits
 from bagwise.sources.roles import SPLIT_FOLDERS
@@ -120,8 +122,8 @@ class Listing(Mapping[str, Content], os.PathLike[str]):
         if self._about is None:
             return item_table(names, labels, splits)
         sizes, versions = zip(*(self._about[name] for name in names), strict=True)
-        return item_table(names, labels, splits, {"size": arrow().array(sizes, arrow().int64()),
-                                                  "version": to_bytes(versions)})  # fmt: skip
+        known = np.array([-1 if size is None else size for size in sizes], np.int64)
+        return item_table(names, labels, splits, {"size": numbers(known), "version": to_bytes(versions)})
 
 
 def _is_hidden(name: str) -> bool:

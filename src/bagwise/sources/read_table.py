@@ -80,7 +80,7 @@ _PACKED = {".gz": ("gzip", b"\x1f\x8b"), ".zst": ("zstd", b"\x28\xb5\x2f\xfd")}
 # Rows that are looked at for a line of names.
 _SAMPLE = 1000
 # Bytes that are read and decompressed at a time, and rows of Parquet files and of data bases.
-_PART, _UNPACKED, _BATCH = 1 << 20, 1 << 16, 1 << 14
+_PART, _UNPACKED, _BATCH, _LONG_BATCH = 1 << 20, 1 << 16, 1 << 14, 1 << 28
 _EXCEL_ROWS = 1 << 20
 _LINES = ".txt"
 # Steps of SQLite between looks at the clock.
@@ -634,22 +634,47 @@ def _read_parquet(file: Content, limits: Limits) -> Table:
     is_string = (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
     texts = [one.name for one in fields if any(is_kind(one.type) for is_kind in is_string)]
     unread = {one.name: str(one.type) for one in fields if _is_nested(arrow, one.type)}
-    batches: list[Any] = []
-    n_bytes = 0
+    names = [one.name for one in fields if one.name not in unread]
+    if len(set(names)) < len(names):
+        raise BagwiseError(f"it has columns of the same name: {shortened(names)}")
     if hasattr(content, "seek"):
         content.seek(0)
-    chosen = [one.name for one in fields if one.name not in unread] if unread else None
-    with opened_parquet(content, limits, read_dictionary=texts) as opened:
-        for batch in opened.iter_batches(_BATCH, columns=chosen):
-            batch.validate(full=True)
-            batches.append(batch)
-            n_bytes += batch.nbytes
-            limits.check("table_bytes", n_bytes, f"its first rows take {readable_size(n_bytes)}")
-        schema = batches[0].schema if batches else opened.schema_arrow
-        table = arrow.Table.from_batches(batches, schema)
-    if len(set(table.column_names)) < table.num_columns:
-        raise BagwiseError(f"it has columns of the same name: {shortened(table.column_names)}")
+    with opened_parquet(content, limits, read_dictionary=texts) as coded, opened_parquet(content, limits) as plain:
+        many, rows = _many_values(coded, texts)
+        parts: dict[str, list[Any]] = {name: [] for name in names}
+        n_bytes = 0
+        for group in range(coded.num_row_groups):
+            few = [one for one in names if one not in many]
+            for opened, size, some in ((coded, _BATCH, few), (plain, rows, many)):
+                for batch in opened.iter_batches(size, [group], columns=some) if some else ():
+                    batch.validate(full=True)
+                    n_bytes += batch.nbytes
+                    limits.check("table_bytes", n_bytes, f"its first rows take {readable_size(n_bytes)}")
+                    for name in some:
+                        parts[name].append(batch.column(name))
+        kinds = {one.name: one.type for one in fields}
+        columns = {name: arrow.chunked_array(parts[name], None if parts[name] else kinds[name]) for name in names}
+    table = arrow.table(columns)
     return Table(table, range(1, table.num_rows + 1), unread=unread)
+
+
+def _many_values(file: Any, texts: Sequence[str]) -> tuple[list[str], int]:
+    """Return the columns of strings that mostly differ, which are read as they are, and rows of them to read at a time.
+
+    Reading codes of such columns takes a hundred times as long. Others may repeat a long string in each row: in codes
+    these are held once, and of the first ones a batch may not take more than 256 MiB, whatever it repeats.
+    """
+    from pyarrow import compute
+
+    many, longest = list(texts), 1
+    for group in range(file.num_row_groups if texts else 0):
+        first = next(file.iter_batches(_BATCH, [group], columns=many), None) if many else None
+        if first is None:
+            continue
+        many = [name for name in many if 2 * len(first.column(name).dictionary) > first.num_rows]
+        lengths = (compute.max(compute.binary_length(first.column(name).dictionary)).as_py() for name in many)
+        longest = max([longest, *(length or 0 for length in lengths)])
+    return many, max(1, min(_BATCH, _LONG_BATCH // longest))
 
 
 def _is_nested(arrow: Any, kind: Any) -> bool:

@@ -23,7 +23,7 @@ from bagwise.errors import BagwiseError, argument
 from bagwise.sources.archives import Packed, TarMember, is_archive, is_tar, list_archive, tar_members
 from bagwise.sources.collection import Collection
 from bagwise.sources.contents import File, FileContent, UrlContent
-from bagwise.sources.item_tables import arrow, coded, item_table, to_bytes, to_codes
+from bagwise.sources.item_tables import coded, item_table, numbers, to_bytes, to_codes
 from bagwise.sources.items import Decoder
 from bagwise.sources.limits import Limits, as_limits
 from bagwise.sources.partitions import Partition
@@ -218,15 +218,15 @@ def _joined(
     sizes = [len(found.names) for found in listed]
     limits.check("rows", sum(sizes), f"{shards.source} has more than {limits.rows:,} samples")
     ids = (f"{name}/{member}" for name, found in zip(shards.names, listed, strict=True) for member in found.names)
-    numbers = np.repeat(np.arange(len(listed), dtype=np.int32), sizes)
+    of_items = np.repeat(np.arange(len(listed), dtype=np.int32), sizes)
     table = item_table(
         to_bytes(ids),
         to_codes(label for found in listed for label in found.labels),
-        to_codes(splits).take(arrow().array(numbers)),
+        to_codes(splits).take(numbers(of_items)),
         {
-            "url": coded(numbers, shards.names),
-            "offset": np.concatenate([found.offsets for found in listed]),
-            "size": np.concatenate([found.sizes for found in listed]),
+            "url": coded(of_items, shards.names),
+            "offset": numbers(np.concatenate([found.offsets for found in listed])),
+            "size": numbers(np.concatenate([found.sizes for found in listed])),
         },
     )
     root = {name: _Shard(file, found.stamp, found.packed) for name, file, found in zip(

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import confusion_matrix
 
+from bagwise._utils.text import percent
 from bagwise.app.model import Model, PathErrors
 from bagwise.app.model.vectorizers import Progress, WordSample, no_progress
 from bagwise.app.options import FitOptions
@@ -97,7 +98,7 @@ class Evaluation:
             wrong = self.at(model.n_groups) != self.codes
         if model.path is not None and model.n_groups in model.path.sizes:
             error = model.path.errors[model.path.sizes.index(model.n_groups)]
-            validated = f" For new items, {model.path.protocol} gave {100 * error:.1f} %."
+            validated = f" For new items, {model.path.protocol} gave {percent(error)}."
         return self.seen.sentence(wrong, validated, where)
 
     def confusion(self, size: int) -> NDArray[np.int64]:

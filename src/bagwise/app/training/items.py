@@ -134,7 +134,7 @@ def open_items(
         collection = open_source(source, options, executor, **words)
     if not len(collection):
         raise BagwiseError(f"{collection.source} has no items.")
-    return images_in_mode(collection, "rgb") if any(record.color for record in model.descriptor_records) else collection
+    return images_in_mode(collection, "rgb") if any(one.color for one in model.descriptors) else collection
 
 
 def _listed(source: Any, options: FitOptions) -> Any:

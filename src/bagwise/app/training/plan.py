@@ -191,9 +191,9 @@ def _words_of(collection: Collection, options: FitOptions, n_classes: int, n_gri
     if not all(counts):
         raise BagwiseError(f"The first items of {collection.source} have no descriptors, so nothing can be planned.")
     each = zip(counts, vectorizer.vocabularies, vectorizer.assignments, strict=True)
-    per_item = n_grids * sum(min(size, one.n_neighbors * count) for count, size, one in each)
+    per_item = n_grids * sum(min(size, (one.n_entries or size) * count) for count, size, one in each)
     width = max(values.shape[1] for values in vectors[0])
-    names = tuple(record.name for record in vectorizer.descriptor_records)
+    names = tuple(one.name for one in vectorizer.descriptors)
     return _Words(tuple(vectorizer.vocabularies), per_item, names, sum(counts), width)
 
 

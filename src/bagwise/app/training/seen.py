@@ -17,6 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from bagwise._utils.text import percent
 from bagwise.app.model.model import Model
 from bagwise.sources.collection import Collection
 
@@ -149,7 +150,7 @@ class SeenItems:
         exactly, without = f"items{where} {'is' if self.n_seen == 1 else 'are'} exactly in the training data", ""
         others = self.new
         if wrong is not None and (self.exact or others.sum() >= _FEWEST):
-            without = f" Error without {'it' if self.n_seen == 1 else 'them'}: {100 * wrong[others].mean():.1f} %."
+            without = f" Error without {'it' if self.n_seen == 1 else 'them'}: {percent(wrong[others].mean())}."
         if self.exact:
             return f"{self.n_seen:,} of {n:,} {exactly}: {names}{without}"
         if self.n_compared < _FEWEST:
