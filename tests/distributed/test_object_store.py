@@ -63,7 +63,8 @@ def test_workers_list_shards(client, store, folder, pattern, only_there, monkeyp
 
 
 def test_what_a_worker_sends_is_small(folder):
-    listing = shards._Listing(frozenset([".png"]), True, open_collection(folder).limits)
+    whole = open_collection(folder)
+    listing = shards._Listing("images", whole.decoder, frozenset([".png"]), True, whole.limits)
     (whole,) = shards.shards_of_listing(list_place(folder)).parts(1)
     n_items = N_SHARDS * N_EACH
     assert len(pickle.dumps(listing(whole))) < n_items * 40 + N_SHARDS * 600
