@@ -45,9 +45,7 @@ def test_the_command_line_takes_limits(tmp_path):
     (tmp_path / "a.csv").write_bytes(FILES["a.csv"])
     for command in ("fit", "compare"):
         error = bagwise(command, tmp_path / "a.csv", "--limit", "rows=1", "--limit", "columns=9", code=1)
-        assert (
-            "it has 2 rows, the limit rows is 1. If you trust it, raise the limit by --limit rows=NUMBER." in error
-        )
+        assert "it has 2 rows, the limit rows is 1. If you trust it, raise the limit by --limit rows=NUMBER." in error
     error = bagwise("fit", tmp_path / "a.csv", "--dry-run", "--limit", "columns=2", code=1)
     assert "it has 3 columns, the limit columns is 2." in error
     assert "Unknown --limit: 'row'. Did you mean 'rows'" in bagwise("fit", tmp_path, "--limit", "row=1", code=1)
