@@ -33,10 +33,8 @@ from bagwise.descriptors import registry
 from bagwise.errors import BagwiseError, OptionError, unknown_name
 from bagwise.sources.limits import Limits, as_limits
 
-__all__ = ["DESCRIPTORS", "FitOptions", "check_options", "read_config"]
+__all__ = ["FitOptions", "check_options", "read_config"]
 
-# Names of descriptors, and the classes behind them. Several are joined by "+".
-DESCRIPTORS = {known.option: name for name, known in registry.DESCRIPTORS.items() if known.option is not None}
 # The largest number of threads, as in `bagwise._utils.checks`, which imports NumPy: help does without.
 _MOST_JOBS = 1 << 10
 _CONFIG_BYTES = 1 << 20  # of a configuration file
@@ -54,7 +52,8 @@ def _checked_descriptors(value: Any) -> str:
     names = registry.split_names(joined_names)
     for name in names:
         if registry.named_descriptor(name) is None:
-            raise unknown_name("descriptor", name, ("auto", *DESCRIPTORS))
+            known = (one.option for one in registry.DESCRIPTORS.values() if one.option is not None)
+            raise unknown_name("descriptor", name, ("auto", *known))
     if len(set(names)) < len(names):
         raise BagwiseError(f"Descriptors beside each other must differ, got {joined_names!r}.")
     return joined_names
@@ -421,11 +420,12 @@ class FitOptions:
         kept=False,
         config="limits",
     )
-    on_error: str = option(
-        "skip",
+    on_error: str | None = option(
+        None,
         "--on-error",
         help="Items that cannot be read: skip them, or raise an error.",
         rule=Choice(("raise", "skip")),
+        unset="they are skipped, but a fit stops if they are more than a fifth (and five or more)",
         panel=SOURCE,
         metavar="skip|raise",
         kept=False,

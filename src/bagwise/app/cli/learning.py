@@ -259,7 +259,7 @@ def run_fit(
         require("jinja2", "app", "Writing reports (--page, --markdown)")
     fitted = fit(source, options, progress=session.progress, client=client)
     if embed_network:
-        if any(record.name == "NetworkFeatures" for record in fitted.model.descriptor_records):
+        if any(one.name == "NetworkFeatures" for one in fitted.model.descriptors):
             fitted = dataclasses.replace(fitted, model=fitted.model.embed_network())
         else:
             session.note("The model has no network to embed.")

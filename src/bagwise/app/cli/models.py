@@ -171,8 +171,8 @@ def _print_model(session: Session, model: Any) -> None:
     lines.append(("made", made_by))
     groups = how_many(model.n_groups, "groups")
     lines.append(("words", f"{model.hierarchy.n_words:,} merged into {groups} by {model.hierarchy.criterion}"))
-    for record in model.descriptor_records:
-        lines.append(("descriptor", f"{record.name}({', '.join(f'{k}={v}' for k, v in record.parameters.items())})"))
+    for one in model.descriptors:
+        lines.append(("descriptor", f"{one.name}({', '.join(f'{k}={v}' for k, v in one.parameters.items())})"))
     if model.modality == "texts" and model.tokenizer.get("analyzer", "word") == "word":
         pattern = model.tokenizer.get("token_pattern", PATTERN)
         lines.append(("tokens", f"{pattern} (found in time proportional to the length of a text)"))

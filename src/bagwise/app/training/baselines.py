@@ -161,7 +161,7 @@ def _color_words(data: WordData) -> slice | None:
     """Return the words of the descriptor of colours, if there are others beside it."""
     if len(data.vocabularies) < 2:
         return None
-    names = [record.name for record in getattr(data.vectorizer, "descriptor_records", ())]
+    names = [one.name for one in getattr(data.vectorizer, "descriptors", ())]
     if _COLORS not in names:
         return None
     place = names.index(_COLORS)

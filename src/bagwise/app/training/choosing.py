@@ -162,4 +162,4 @@ def _error(name: str, options: FitOptions, items: Collection, codes: NDArray[np.
 def _in_color(names: str) -> bool:
     """Whether one of the descriptors needs colours."""
     known = map(registry.named_descriptor, registry.split_names(names))
-    return any(registry.DESCRIPTORS[one[0]].color for one in known if one is not None)
+    return any(registry.descriptor_class(one[0]).color is True for one in known if one is not None)

@@ -71,7 +71,7 @@ def _found(space: Workspace, query: QueryParams, body: bytes) -> Any:
             raise BagwiseError(f"Texts to search for are limited to {_MOST_TEXT_BYTES >> 20} MB.")
         query_item = Item("query", Upload(body), TextDecoder("utf-8"))
     elif modality == "images":
-        color = any(record.color for record in space.model.descriptor_records)
+        color = any(one.color for one in space.model.descriptors)
         query_item = Item("query", Upload(body), ImageDecoder("rgb" if color else "grey"))
     else:
         raise BagwiseError(f"Items of this model are {modality}: pick one of them as query.")
