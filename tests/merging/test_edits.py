@@ -31,7 +31,7 @@ def data(n=90, d=300, n_classes=4, seed=0):
 def exact(criterion, X, y):
     """The statistics of all words, without rounding to float32."""
     engine = Engine(criterion).load(X, y)
-    return engine.scoring() if criterion in SUMS else DenseStore(*engine.matrices_of(np.arange(X.shape[1])))
+    return engine.data.scoring() if criterion in SUMS else DenseStore(*engine.data.matrices_of(np.arange(X.shape[1])))
 
 
 @pytest.mark.parametrize("criterion", ["aib", "classifier", "clusters", "mlt", "csm", "nda"])

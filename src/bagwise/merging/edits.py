@@ -51,12 +51,12 @@ def statistics_of(engine: Engine, hierarchy: Hierarchy) -> GroupStatistics | Non
     """Compute the statistics of groups after a run of merging, from its data; None for criteria that keep none."""
     name = engine.criterion.name
     if name in SUMS:
-        return GroupStatistics.of_states(name, engine.scoring().states, hierarchy)
+        return GroupStatistics.of_states(name, engine.data.scoring().states, hierarchy)
     if name not in PAIRS or hierarchy.min_groups > MOST_GROUPS:
         return None
     labels = base_groups(hierarchy)
     upper = np.triu_indices(labels.max() + 1)
-    return GroupStatistics(name, np.stack([matrix[upper] for matrix in engine.matrices_of(labels)]))
+    return GroupStatistics(name, np.stack([matrix[upper] for matrix in engine.data.matrices_of(labels)]))
 
 
 def pooled(statistics: GroupStatistics, base: Words, labels: Words, mass: NDArray[np.float64]) -> Groups:
