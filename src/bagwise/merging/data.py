@@ -289,17 +289,8 @@ def load(
     criterion = options.criterion
     xp = device_module(options.device, X)
     if xp is not np:
-        of_ratios = isinstance(criterion, TraceRatio)
-        check_runs_on_device(
-            criterion.name, of_ratios, kernel=options.kernel.name, search=options.search, store=options.store
-        )
+        check_runs_on_device(criterion, kernel=options.kernel.name, search=options.search, store=options.store)
     y, sample_weight = to_host(y), to_host(sample_weight)
-    if sample_weight is not None and not criterion.takes_sample_weight:
-        names = [name for name, known in sorted(NAMED_CRITERIA.items()) if known.takes_sample_weight]
-        raise BagwiseError(
-            f"The criterion {criterion.name!r} does not support sample_weight. Pass sample_weight=None, or use one of "
-            f"{', '.join(map(repr, names))}."
-        )
     if is_lazy(X) or isinstance(X, Statistics):
         sums = _load_sums(X, y, sample_weight, options)
         if estimator is not None:
@@ -317,6 +308,12 @@ def load(
     else:
         X, y, sample_weight = _checked(X, y, sample_weight, criterion, estimator)
         given = X
+    if sample_weight is not None and not criterion.takes_sample_weight:
+        names = [name for name, known in sorted(NAMED_CRITERIA.items()) if known.takes_sample_weight]
+        raise BagwiseError(
+            f"The criterion {criterion.name!r} does not support sample_weight. Pass sample_weight=None, or use one of "
+            f"{', '.join(map(repr, names))}."
+        )
     check_size(X)
     labels = None if y is None or (estimator is not None and not criterion.supervised) else _check_labels(y, X)
     if criterion.supervised and labels is None:
