@@ -76,7 +76,7 @@ def objects(options: Options) -> tuple[Bags, NDArray[np.intp]]:
 
     def describe() -> Bags:
         products = open_collection(
-            options.data / "amazon7" / "amazon7.zip", columns=["label", "text"], text="text", label="label"
+            options.data / "amazon7" / "amazon7.zip", header=False, text="2", label="1"
         )
         embedding = learn_sentiment(some(products, 2000, options))
         return SentenceVectors(embedding=embedding, normalize=False, splitter="lines").fit_transform(texts)

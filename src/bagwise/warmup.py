@@ -8,7 +8,7 @@ from sklearn.linear_model import RidgeClassifier
 
 from bagwise.baselines.linear import ConfidenceWeightedClassifier
 from bagwise.codebooks.bag_of_features import BagOfFeatures
-from bagwise.codebooks.encoders import ASSIGNMENTS
+from bagwise.codebooks.encoders import ENCODERS
 from bagwise.codebooks.kmeans import kmeans
 from bagwise.codebooks.manifold.manifold_bag_of_features import ManifoldBagOfFeatures
 from bagwise.descriptors.color import ColorCells
@@ -81,7 +81,7 @@ def _describe_and_encode() -> None:
     bags = ColorSIFT().transform(images)
     points = np.random.default_rng(0).normal(size=(1 << 16, 64)) * 0.9 ** np.arange(64)
     kmeans(points.astype(np.float32), 64, max_iter=1)  # as many as bounds of distances are computed for
-    for assignment in ASSIGNMENTS:
+    for assignment in ENCODERS:
         BagOfFeatures(4, assignment=assignment, random_state=0).fit(bags).transform(bags)
     for metric in ("hellinger", "chi2"):
         ManifoldBagOfFeatures(4, n_components=1, max_iter=1, metric=metric, random_state=0).fit(bags)

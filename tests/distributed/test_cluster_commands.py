@@ -8,7 +8,7 @@ from bagwise.app import ItemIndex, ShardedIndex
 from commands import as_json, bagwise
 from small_sources import write_image_folder, write_records
 
-OPTIONS = ("--groups", 4, "--folds", 0, "--no-report", "--map", "none")
+OPTIONS = ("--groups", 4, "--folds", 0, "--no-page", "--map", "none")
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +120,7 @@ def test_shards_where_something_else_is_meant(texts, address, tmp_path):
 
 
 def test_shards_hold_a_model(texts):
-    told = as_json("info", texts / "texts.shards", "--verify")
+    told = as_json("info", texts / "texts.shards")
     assert told["index"] == {
         "n_items": len(open_collection(texts / "texts.csv")),
         "by": "words",

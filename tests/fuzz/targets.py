@@ -144,14 +144,14 @@ def _use_bag_index(path):
 def _use_item_index(path):
     from bagwise.app import ItemIndex
     from bagwise.app.index.index_words import IndexedWords
-    from bagwise.sources import TableCollection
+    from bagwise.sources import Collection
 
     found = ItemIndex.load(path)
     if len(found):
         found.similar(0, 2)
         words = np.ones((1, found.model.n_cells * found.model.hierarchy.n_words))
         found.search(words, 2)
-        found.remove(found.ids[:1]).add(TableCollection(words, ["new"], [("label",)]), words)
+        found.remove(found.ids[:1]).add(Collection.from_matrix(words, ["new"], [("label",)]), words)
     IndexedWords.of(found)
     if found.map is not None:
         found.map.to_parts()
@@ -161,10 +161,10 @@ def _use_item_index(path):
 def _sharded_index():
     """A folder of shards, made once in each process, which removes it."""
     from bagwise.app import build_shards, fit_model
-    from bagwise.sources import TableCollection
+    from bagwise.sources import Collection
 
     kept = tempfile.TemporaryDirectory(prefix="bagwise-fuzz-")
-    rows = TableCollection(np.array([[4, 1, 0], [1, 0, 5], [0, 1, 6]]), list("abc"), [("x",), ("y",), ("y",)])
+    rows = Collection.from_matrix(np.array([[4, 1, 0], [1, 0, 5], [0, 1, 6]]), list("abc"), [("x",), ("y",), ("y",)])
     index = build_shards(fit_model(rows, n_groups=2, folds=0, n_jobs=1), rows, Path(kept.name, "x.shards"), partition=2)
     return kept, index.folder
 

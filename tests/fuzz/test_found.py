@@ -237,7 +237,7 @@ def put(where, value):
         ("merges.hierarchy", ["criterion"], 3),
         ("dense.statistics", ["dtype"], [[]]),
         ("dense.statistics", ["sparse"], "no"),
-        ("dense.statistics", ["parts"], [10**400]),
+        ("dense.statistics", ["n_labels"], 10**400),
         ("dense.statistics", ["unit"], 10**400),
         ("dense.statistics", ["unit"], -1),
         ("dense.statistics", ["classes"], ["x" * 10_000] + ["y"] * 10_000),

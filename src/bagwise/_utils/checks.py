@@ -24,14 +24,17 @@ _PIECE, _DEVICE_PIECE = 1 << 20, 1 << 26
 _LARGEST_COUNT, MOST_JOBS = 1 << 40, 1 << 10
 
 
-def check_integer(value: Any, name: str, lowest: int, highest: int | None = None) -> int:
-    """Return `value` as an int; raise an error if it is none, or outside of the range."""
+def check_integer(value: Any, name: str, lowest: int, highest: int | None = None, also: str = "") -> int:
+    """Return `value` as an int; raise an error if it is none, or outside of the range.
+
+    `also` says what else the caller accepts, such as ``', or "auto"'``.
+    """
     if isinstance(value, bool) or not isinstance(value, Integral):
-        raise BagwiseError(f"{name} must be an integer, got {value!r}.")
+        raise BagwiseError(f"{name} must be an integer{also}, got {value!r}.")
     value, most = int(value), _LARGEST_COUNT if highest is None else highest
     if not lowest <= value <= most:
         accepted = f"at least {lowest}" if highest is None and value < lowest else f"from {lowest} to {most}"
-        raise BagwiseError(f"{name} must be {accepted}, got {_shown(value)}.")
+        raise BagwiseError(f"{name} must be {accepted}{also}, got {_shown(value)}.")
     return value
 
 
@@ -45,7 +48,7 @@ def check_n_jobs(n_jobs: Any) -> int | None:
     return None if n_jobs is None else check_integer(n_jobs, "n_jobs", -MOST_JOBS, MOST_JOBS)
 
 
-def check_stored_parameters(parameters: Any, path: Any, **most: int) -> None:
+def check_stored_parameters(parameters: Any, **most: int) -> None:
     """Raise an error for numbers among the parameters in a file that nobody gives: they overflow, or never end.
 
     `most` are the largest values of some parameters.
@@ -58,7 +61,7 @@ def check_stored_parameters(parameters: Any, path: Any, **most: int) -> None:
             sound = value is None or (whole and value != 0 and abs(value) <= MOST_JOBS)
         if not sound:
             accepted = "None, or a number of threads" if name == "n_jobs" else f"numbers up to {limit}"
-            raise BagwiseError(f"{path} is damaged: its {name} is {value!r:.40}; expected {accepted}.")
+            raise BagwiseError(f"its {name} is {value!r:.40}; expected {accepted}.")
 
 
 def as_numpy(values: Any) -> NDArray[Any]:

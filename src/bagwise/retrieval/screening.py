@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise._utils.devices import to_device, to_host
-from bagwise.kernels._cuda import pair_sums
 from bagwise.retrieval._plain import CHI2, EUCLIDEAN, INNER, INTERSECTION
 
 __all__ = ["kth_smallest", "possible_items", "relative_error", "root_products"]
@@ -99,6 +98,8 @@ def possible_items(
         if kind in (INNER, EUCLIDEAN):
             about = (queries @ rows.T).astype(np.float64)
         else:
+            from bagwise.gpu.kernels import pair_sums  # deferred: searches on the host do without it
+
             about = pair_sums(xp, "intersection" if kind == INTERSECTION else "chi2", queries, rows).astype(np.float64)
             about *= 0.5 if kind == CHI2 else 1.0
         n_words, sums = rows.shape[1], query_totals[:, np.newaxis] + totals

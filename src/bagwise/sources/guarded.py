@@ -11,17 +11,19 @@ from __future__ import annotations
 import atexit
 import io
 import json
+import math
 import os
 import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from importlib import import_module
 from pkgutil import walk_packages
-from typing import IO, Any, BinaryIO
+from typing import IO, Any
+
+import numpy as np
 
 from bagwise._utils.json_text import parse_json
 from bagwise._utils.memory import readable_size
@@ -29,42 +31,43 @@ from bagwise.errors import BagwiseError, in_python, named_by, parameter_name
 from bagwise.sources.items import Content
 from bagwise.sources.limits import Deadline, Limits, timed
 
-__all__ = ["Send", "read_guarded"]
+__all__ = ["call_guarded"]
 
-Send = Callable[[dict[str, Any], Any], None]
-# What a task is: it reads a file as the request says, and sends headers with bytes.
-Task = Callable[[BinaryIO, dict[str, Any], Limits, Send], None]
+# What is called: it reads a file, as its arguments say, and yields names with arrays, with datasets of HDF5, which are
+# read and sent piece by piece, or with values that JSON can hold.
+Task = Callable[..., Iterable[tuple[str, Any]]]
 
 # Parameters that messages name, as they are named where the process was started.
 _NAMES = ("id", "label", "layer", "limits", "split")
 _PROGRAM = "from bagwise.sources.guarded import serve; serve()"  # that of the process
 _BLOCK = 1 << 18  # bytes that the process asks for at a time
 _MOST_ASKED = 1 << 24
+_PIECE = 1 << 24  # bytes of an array that are sent at a time
 _ENDING = 10.0  # seconds from the last message to the end of the process
 _REUSED = 100  # files that a process reads at most
 
 
-def read_guarded(
+def call_guarded(
     task: str,
     content: Content,
-    request: Mapping[str, Any],
+    arguments: Mapping[str, Any],
     limits: Limits,
     *,
     library: str,
     packages: Sequence[str],
     memory: int,
-    many: bool = False,
-) -> Iterator[tuple[dict[str, Any], bytes]]:
-    """Yield what a task sends while it reads a file in a process of its own.
+    keep: bool = True,
+) -> dict[str, Any]:
+    """Call a function that reads a file, in a process of its own, and return what it yields, by name.
 
     Parameters
     ----------
     task : str
-        The function, as ``module:name``; see `Task`.
+        The function, as ``module:name``; see `Task`. It gets the file, the limits, and the arguments by name.
     content : Content
         The file.
-    request : mapping
-        What the task is to do, as JSON.
+    arguments : mapping
+        What JSON can hold.
     limits : Limits
         The task obeys them; `seconds` is obeyed here.
     library : str
@@ -73,39 +76,42 @@ def read_guarded(
         What the task imports beside its module.
     memory : int
         Bytes that the process may take beside what its libraries take.
-    many : bool, default=False
-        Whether the file holds many items: the time begins anew with each message, and the process ends with the file.
+    keep : bool, default=True
+        Whether the process is kept for other files that are read with the same memory.
     """
-    deadline = Deadline(limits)
-    with content.open() as opened:
+    with content.open() as opened, _helper(tuple(packages), memory) as helper:
         size = opened.seek(0, os.SEEK_END)
-        file = opened if many else timed(opened, deadline)
         # messages name parameters as they do here
         names = in_python("", "options") and {name: parameter_name(name) for name in _NAMES}
-        asked = {"task": task, "request": dict(request), "limits": limits.changed(), "size": size, "names": names}
-        with _helper(tuple(packages), memory, limits) as (helper, watch):
+        asked = {"task": task, "arguments": dict(arguments), "limits": limits.changed(), "size": size, "names": names}
+        deadline = Deadline(limits)
+        file = timed(opened, deadline)
+        watch = threading.Timer(min(limits.seconds, threading.TIMEOUT_MAX), helper.process.kill)
+        watch.daemon = True
+        watch.start()
+
+        def read(offset: int, n_bytes: int) -> bytes:
+            file.seek(offset)
+            return file.read(min(n_bytes, _MOST_ASKED))
+
+        try:
             helper.send(asked)
-            while True:
-                header, payload = helper.receive(memory)
-                if watch.late:
-                    raise limits.exceeded("seconds", f"it takes longer to read{' a part of it' * many}")
-                if header is None:
-                    raise _failed(library, helper.ending())
-                if "read" in header:
-                    offset, n_bytes = header["read"]
-                    file.seek(offset)
-                    helper.send({}, file.read(min(n_bytes, _MOST_ASKED)))
-                    continue
-                if many:
-                    watch.renew()
-                helper.reusable = not many and ("end" in header or "error" in header)
-                if "error" in header:
-                    raise BagwiseError(header["error"])
-                if "failure" in header:
-                    raise _failed(library, header["failure"])
-                if "end" in header:
-                    return
-                yield header, payload
+            values, message = helper.receive(read, memory)
+        except BagwiseError:
+            raise
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError):  # what is no message of ours
+            values, message = {}, None
+        finally:
+            watch.cancel()
+        if message is None:
+            deadline.check()
+            raise _failed(library, helper.ending())
+        helper.reusable = keep and "failure" not in message
+        if "error" in message:
+            raise BagwiseError(message["error"])
+        if "failure" in message:
+            raise _failed(library, message["failure"])
+        return values
 
 
 def _failed(library: str, how: str) -> BagwiseError:
@@ -116,8 +122,8 @@ class _Helper:
     """A process that reads files, one after the other."""
 
     def __init__(self, packages: tuple[str, ...], memory: int) -> None:
-        places = os.pathsep.join(os.path.abspath(place) for place in sys.path)
-        environment = os.environ | {"PYTHONPATH": places, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        folders = os.pathsep.join(os.path.abspath(folder) for folder in sys.path)
+        environment = os.environ | {"PYTHONPATH": folders, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
         command = [sys.executable, "-c", _PROGRAM]
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
         # in a session of its own it gets no Ctrl-C: who started it ends it
@@ -131,10 +137,34 @@ class _Helper:
         with suppress(BrokenPipeError):
             _write(self.process.stdin, header, payload)
 
-    def receive(self, most: int) -> tuple[dict[str, Any] | None, bytes]:
-        """Receive a message; None if the process has ended, or sends what is none."""
-        assert self.process.stdout is not None
-        return _read(self.process.stdout, most)
+    def receive(self, read: Callable[[int, int], bytes], most: int) -> tuple[dict[str, Any], dict[str, Any] | None]:
+        """Receive values by name, while the process reads the file, and its last message.
+
+        That is None if the process has ended, sends more bytes than `most`, or sends what it never would.
+        """
+        pipe: Any = self.process.stdout
+        values: dict[str, Any] = {}
+        rest = np.empty(0, np.uint8)  # of the last array
+        while True:
+            header, _ = _read(pipe, most)
+            if header is None or {"end", "error", "failure"} & set(header):
+                return values, header
+            if "read" in header:
+                self.send({}, read(*header["read"]))
+            elif "value" in header:
+                values[header["name"]] = header["value"]
+            elif "array" in header:
+                kind, shape = np.dtype(header["array"]), tuple(header["shape"])
+                most -= math.prod(shape) * kind.itemsize
+                if kind.hasobject or min(shape, default=0) < 0 or most < 0:
+                    return values, None
+                values[header["name"]] = np.empty(shape, kind)
+                rest = values[header["name"]].reshape(-1).view(np.uint8)
+            else:
+                n_bytes = header["piece"]
+                if not 0 < n_bytes <= len(rest) or pipe.readinto(rest[:n_bytes].data) < n_bytes:
+                    return values, None
+                rest = rest[n_bytes:]
 
     def ending(self) -> str:
         """Say how the process ended."""
@@ -154,43 +184,13 @@ class _Helper:
                 pipe.close()
 
 
-class _Watch:
-    """Kills a process if it is not done after some seconds."""
-
-    def __init__(self, process: subprocess.Popen[bytes], seconds: float) -> None:
-        self._process, self._seconds, self.late = process, seconds, False
-        self._changed, self._over = threading.Condition(), False
-        self.renew()
-        threading.Thread(target=self._run, name="bagwise watch", daemon=True).start()
-
-    def renew(self) -> None:
-        """Let the time begin anew."""
-        self._end = time.monotonic() + self._seconds
-
-    def stop(self) -> None:
-        """Let the process live."""
-        with self._changed:
-            self._over = True
-            self._changed.notify()
-
-    def _run(self) -> None:
-        with self._changed:
-            while not self._over:
-                left = self._end - time.monotonic()
-                if left <= 0:
-                    self.late = True
-                    self._process.kill()
-                    return
-                self._changed.wait(min(left, threading.TIMEOUT_MAX))
-
-
 # Processes that wait for the next file, by what they import and the memory they may take.
 _idle: dict[tuple[tuple[str, ...], int], list[_Helper]] = {}
 _lock = threading.Lock()
 
 
 @contextmanager
-def _helper(packages: tuple[str, ...], memory: int, limits: Limits) -> Iterator[tuple[_Helper, _Watch]]:
+def _helper(packages: tuple[str, ...], memory: int) -> Iterator[_Helper]:
     """Lend a process, which is kept for the next file if it reads this one to its end."""
     with _lock:
         waiting = _idle.setdefault((packages, memory), [])
@@ -199,12 +199,10 @@ def _helper(packages: tuple[str, ...], memory: int, limits: Limits) -> Iterator[
         helper = waiting.pop() if waiting else None
     helper = helper or _Helper(packages, memory)
     helper.n_read, helper.reusable = helper.n_read + 1, False
-    watch = _Watch(helper.process, limits.seconds)
     try:
-        yield helper, watch
+        yield helper
     finally:
-        watch.stop()
-        if helper.reusable and not watch.late and helper.n_read < _REUSED:
+        if helper.reusable and helper.n_read < _REUSED:
             with _lock:
                 waiting.append(helper)
         else:
@@ -238,6 +236,25 @@ def _write(pipe: IO[bytes], header: Mapping[str, Any], payload: Any = b"") -> No
     pipe.flush()
 
 
+def _write_value(pipe: IO[bytes], name: str, value: Any) -> None:
+    if not hasattr(value, "dtype"):
+        _write(pipe, {"name": name, "value": value})
+        return
+    kind = value.dtype.newbyteorder("=")
+    _write(pipe, {"name": name, "array": kind.str, "shape": value.shape})
+    if value.ndim == 0:
+        value = np.asarray(value).reshape(1)
+    row_bytes = max(1, math.prod(value.shape[1:]) * kind.itemsize)
+    chunk = (getattr(value, "chunks", None) or (1,))[0]  # is decompressed as a whole
+    n_rows = -(-max(1, _PIECE // row_bytes) // chunk) * chunk
+    for start in range(0, value.shape[0], n_rows):
+        piece = np.ascontiguousarray(value[start : start + n_rows], kind)
+        if piece.size:
+            _write(pipe, {"piece": piece.nbytes})
+            pipe.write(piece.reshape(-1).view(np.uint8).data)
+    pipe.flush()
+
+
 def _read(pipe: IO[bytes], most: float) -> tuple[dict[str, Any] | None, bytes]:
     sizes = pipe.read(16)
     n_header, n_payload = (int.from_bytes(sizes[start : start + 8], "little") for start in (0, 8))
@@ -255,7 +272,7 @@ class _ServedFile(io.RawIOBase):
 
     def __init__(self, size: int, ask: Callable[[int, int], bytes]) -> None:
         super().__init__()
-        self._size, self._ask, self._place = size, ask, 0
+        self._size, self._ask, self._position = size, ask, 0
 
     def readable(self) -> bool:
         return True
@@ -264,17 +281,17 @@ class _ServedFile(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        self._place = max(0, offset + (0, self._place, self._size)[whence])
-        return self._place
+        self._position = max(0, offset + (0, self._position, self._size)[whence])
+        return self._position
 
     def tell(self) -> int:
-        return self._place
+        return self._position
 
     def readinto(self, buffer: Any, /) -> int:
-        wanted = min(len(buffer), _MOST_ASKED, self._size - self._place)
-        part = self._ask(self._place, wanted) if wanted > 0 else b""
+        wanted = min(len(buffer), _MOST_ASKED, self._size - self._position)
+        part = self._ask(self._position, wanted) if wanted > 0 else b""
         buffer[: len(part)] = part
-        self._place += len(part)
+        self._position += len(part)
         return len(part)
 
 
@@ -285,11 +302,8 @@ def serve() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
 
-    def send(header: dict[str, Any], payload: Any = b"") -> None:
-        _write(answers, header, payload)
-
     def ask(offset: int, n_bytes: int) -> bytes:
-        send({"read": [offset, n_bytes]})
+        _write(answers, {"read": [offset, n_bytes]})
         header, part = _read(requests, float("inf"))
         if header is None:  # nobody waits for this process
             os._exit(1)
@@ -313,14 +327,15 @@ def serve() -> None:
         with named_by(asked["names"].get) if asked["names"] else nullcontext():
             try:
                 with io.BufferedReader(_ServedFile(asked["size"], ask), _BLOCK) as file:
-                    tasks[asked["task"]](file, asked["request"], limits, send)
-                send({"end": True})
+                    for name, value in tasks[asked["task"]](file, limits, **asked["arguments"]):
+                        _write_value(answers, name, value)
+                _write(answers, {"end": True})
             except BagwiseError as error:
-                send({"error": str(error)})
+                _write(answers, {"error": str(error)})
             except MemoryError:
-                send({"error": f"it takes more than {readable_size(first['memory'])} of memory to read"})
+                _write(answers, {"error": f"it takes more than {readable_size(first['memory'])} of memory to read"})
             except Exception as error:
-                send({"failure": f"{type(error).__name__}: {error}"[:300]})
+                _write(answers, {"failure": f"{type(error).__name__}: {error}"[:300]})
 
 
 def _import_all(packages: Sequence[str]) -> None:

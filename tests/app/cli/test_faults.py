@@ -20,12 +20,17 @@ SMALL = ("--groups", 4, "--folds", 0)
 def made(tmp_path_factory):
     """A folder with texts.csv and the model and index made of it."""
     folder = tmp_path_factory.mktemp("made")
-    bagwise("fit", write_records(folder / "texts.csv"), *SMALL, "--no-report", "--out", folder / "texts.bagwise")
+    bagwise("fit", write_records(folder / "texts.csv"), *SMALL, "--no-page", "--out", folder / "texts.bagwise")
     return folder
 
 
 def leftovers(folder):
     return sorted(path.name for path in folder.iterdir() if ".part" in path.name or ".old" in path.name)
+
+
+def a_day_later(folder):
+    for name in leftovers(folder):
+        os.utime(folder / name, (1e9, 1e9))
 
 
 def test_a_missing_source(tmp_path):
@@ -53,7 +58,7 @@ def test_mixed_types_are_asked_about(tmp_path):
     source = write_text_folder(tmp_path / "mixed")
     write_image_folder(source)
     assert "--modality" in bagwise("fit", source, code=1)
-    bagwise("fit", source, "--modality", "texts", *SMALL, "--no-report", "--out", tmp_path / "texts.bagwise")
+    bagwise("fit", source, "--modality", "texts", *SMALL, "--no-page", "--out", tmp_path / "texts.bagwise")
     # afterwards the model says which
     found = as_json("transform", tmp_path / "texts.bagwise", source, "--modality", "texts", "--out", tmp_path / "f.csv")
     assert found["n_items"] == 36
@@ -61,7 +66,7 @@ def test_mixed_types_are_asked_about(tmp_path):
 
 def test_one_class_is_a_note_or_an_error(tmp_path):
     source = write_text_folder(tmp_path / "one", classes=["fruit"])
-    fit = ("fit", source, *SMALL, "--no-report", "--no-index", "--out", tmp_path / "one.bagwise")
+    fit = ("fit", source, *SMALL, "--no-page", "--no-index", "--out", tmp_path / "one.bagwise")
     assert "needs at least two" in bagwise(*fit, "--criterion", "nda", code=1)
     assert "one class" in as_json(*fit)["notes"][0]
     assert "no classifier" in bagwise("evaluate", tmp_path / "one.bagwise", source, code=1)
@@ -76,8 +81,8 @@ def test_existing_outputs_are_refused_before_any_work(made, monkeypatch):
     assert "exists already. Give --force to replace it" in bagwise(*fit, code=1)
     out = ("--out", made / "other" / "texts.bagwise")
     assert "there is no folder" in bagwise("fit", made / "texts.csv", *out, code=1)
-    evaluate = ("evaluate", made / "texts.bagwise", made / "texts.csv", "--report", made / "texts.csv")
-    assert "or another name with --report." in bagwise(*evaluate, code=1)
+    evaluate = ("evaluate", made / "texts.bagwise", made / "texts.csv", "--page", made / "texts.csv")
+    assert "or another name with --page." in bagwise(*evaluate, code=1)
     transform = ("transform", made / "texts.bagwise", made / "texts.csv", "--out")
     assert "must end in .npz, .csv or .parquet" in bagwise(*transform, made / "f.txt", code=1)
     assert "exists already" in bagwise(
@@ -87,7 +92,7 @@ def test_existing_outputs_are_refused_before_any_work(made, monkeypatch):
 
 def test_force_replaces_all_outputs(tmp_path):
     source = write_records(tmp_path / "texts.csv")
-    fit = ("fit", source, "--folds", 0, "--no-report", "--out", tmp_path / "texts.bagwise")
+    fit = ("fit", source, "--folds", 0, "--no-page", "--out", tmp_path / "texts.bagwise")
     bagwise(*fit, "--groups", 4)
     bagwise(*fit, "--groups", 3, "--force")
     assert Model.load(tmp_path / "texts.bagwise").n_groups == 3
@@ -111,7 +116,7 @@ def test_a_full_disk_leaves_nothing_half_written(made, tmp_path, monkeypatch, co
         "fit": ["fit", source, *SMALL, "--out", tmp_path / "new.bagwise"],
         "transform": ["transform", model, source, "--out", tmp_path / "features.npz"],
         "index": ["index", model, source, "--out", tmp_path / "new.index"],
-        "evaluate": ["evaluate", model, source, "--report", tmp_path / "page.html"],
+        "evaluate": ["evaluate", model, source, "--page", tmp_path / "page.html"],
     }[command]
     monkeypatch.setattr(os, "fsync", full)
     assert "No space left on device" in bagwise(*arguments, code=1)
@@ -124,7 +129,7 @@ def test_a_full_disk_leaves_nothing_half_written(made, tmp_path, monkeypatch, co
 def test_of_two_runs_with_the_same_output_the_last_that_ends_wins(tmp_path, monkeypatch, place):
     """The second one runs as a whole while the first one merges words, or has written a part of its model."""
     source = write_records(tmp_path / "texts.csv")
-    fit = ("fit", source, "--folds", 0, "--no-report", "--out", tmp_path / "texts.bagwise", "--groups")
+    fit = ("fit", source, "--folds", 0, "--no-page", "--out", tmp_path / "texts.bagwise", "--groups")
     real, seen = pkgutil.resolve_name(place), []
 
     def overtaken(*given, **options):
@@ -146,7 +151,7 @@ def test_of_two_runs_with_the_same_output_the_last_that_ends_wins(tmp_path, monk
 @pytest.mark.stress
 def test_two_runs_with_the_same_output(tmp_path):
     source = write_records(tmp_path / "texts.csv")
-    fit = ("fit", source, "--folds", 0, "--no-report", "--out", tmp_path / "texts.bagwise", "--groups")
+    fit = ("fit", source, "--folds", 0, "--no-page", "--out", tmp_path / "texts.bagwise", "--groups")
     runs = [process(*fit, n) for n in (3, 4)]
     errors = [run.communicate(timeout=PATIENCE)[1] for run in runs]
     assert 0 in [run.returncode for run in runs], errors
@@ -169,7 +174,7 @@ os.fsync = wait
 @pytest.mark.parametrize("script", [WAIT_IN_MERGING, WAIT_IN_SAVING], ids=["fit", "save"])
 def test_a_killed_fit_leaves_nothing_under_the_final_name(tmp_path, script):
     source = write_records(tmp_path / "texts.csv")
-    fit = ("fit", source, *SMALL, "--no-report", "--out", tmp_path / "texts.bagwise")
+    fit = ("fit", source, *SMALL, "--no-page", "--out", tmp_path / "texts.bagwise")
     running = process(*fit, script=script)
     read_until(running, "merging", "saving")
     running.kill()
@@ -177,6 +182,7 @@ def test_a_killed_fit_leaves_nothing_under_the_final_name(tmp_path, script):
     assert running.returncode == -signal.SIGKILL
     assert not (tmp_path / "texts.bagwise").exists()
     assert len(leftovers(tmp_path)) == (script is WAIT_IN_SAVING)
+    a_day_later(tmp_path)
     bagwise(*fit)
     assert Model.load(tmp_path / "texts.bagwise").n_groups == 4
     assert len(ItemIndex.load(tmp_path / "texts.index")) == 36
@@ -197,6 +203,7 @@ def test_an_index_whose_change_was_ended_is_as_it_was(made, tmp_path, number, co
     assert running.returncode == code
     assert index.read_bytes() == before
     assert len(leftovers(tmp_path)) == (number == signal.SIGKILL)
+    a_day_later(tmp_path)
     bagwise(*change)  # nobody holds the lock, and what was left unfinished is removed
     assert len(ItemIndex.load(index)) == 36 - 1 + 2
     assert leftovers(tmp_path) == []
@@ -221,10 +228,10 @@ def test_models_and_indexes_from_the_future(made, tmp_path):
     for arguments in (["info"], ["evaluate"], ["cut", "--groups", 2]):
         name, *rest = arguments
         source = [made / "texts.csv"] if name == "evaluate" else []
-        assert "newer bagwise" in bagwise(name, tmp_path / "new.bagwise", *source, *rest, code=1)
+        assert "another version of bagwise" in bagwise(name, tmp_path / "new.bagwise", *source, *rest, code=1)
     shutil.copy(made / "texts.index", tmp_path / "new.index")
     from_the_future(tmp_path / "new.index")
-    assert "Upgrade bagwise" in bagwise("search", tmp_path / "new.index", "-t", "x", code=1)
+    assert "another version of bagwise" in bagwise("search", tmp_path / "new.index", "-t", "x", code=1)
     content = (made / "texts.index").read_bytes()
     (tmp_path / "new.index").write_bytes(content[:-20])
     assert "cut short" in bagwise("info", tmp_path / "new.index", code=1)
@@ -280,7 +287,7 @@ def test_links_that_go_in_circles(tmp_path):
     (source / "fruit" / "a.txt").symlink_to("b.txt")
     (source / "fruit" / "b.txt").symlink_to("a.txt")
     (source / "fruit" / "gone.txt").symlink_to("nowhere.txt")
-    found = as_json("fit", source, *SMALL, "--no-report", "--no-index", "--out", tmp_path / "texts.bagwise")
+    found = as_json("fit", source, *SMALL, "--no-page", "--no-index", "--out", tmp_path / "texts.bagwise")
     assert found["model"]["provenance"]["n_items"] == 36
 
 
@@ -300,7 +307,7 @@ def test_very_many_files_are_planned(tmp_path):
 def test_broken_items_are_counted(tmp_path):
     source = write_image_folder(tmp_path / "stripes")
     (source / "down" / "06.png").write_bytes(b"")
-    options = ("--descriptor", "patches", "--words", 12, *SMALL, "--no-report", "--out", tmp_path / "m.bagwise")
+    options = ("--descriptor", "patches", "--words", 12, *SMALL, "--no-page", "--out", tmp_path / "m.bagwise")
     assert "1 of 12 items could not be read" in as_json("fit", source, *options)["notes"][0]
     model = tmp_path / "m.bagwise"
     found = as_json("transform", model, source, "--out", tmp_path / "features.npz")

@@ -15,7 +15,7 @@ from bagwise.descriptors import ColorCells, DenseSIFT
 from commands import as_json, bagwise
 from small_sources import write_image_folder, write_records
 
-PHOTOS = ("--descriptor", "sift+color", "--words", "8", "--jobs", "1", "--folds", "2", "--no-report", "--force")
+PHOTOS = ("--descriptor", "sift+color", "--words", "8", "--jobs", "1", "--folds", "2", "--no-page", "--force")
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +103,7 @@ def test_interrupted_words_are_learned_on(photos, tmp_path, monkeypatch):
     monkeypatch.setattr(clustering, "_KEEP_EVERY", 0.0)
     run = ("fit", photos, "--out", tmp_path / "a.bagwise", *PHOTOS, "--descriptor", "sift")
     bagwise(*run)
-    plain, assign, calls = content(tmp_path / "a.bagwise"), clustering._Problem.assign, []
+    plain, assign, calls = content(tmp_path / "a.bagwise"), clustering.Problem.assign, []
 
     def count(*arguments):
         calls.append(1)
@@ -111,10 +111,10 @@ def test_interrupted_words_are_learned_on(photos, tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return assign(*arguments)
 
-    monkeypatch.setattr(clustering._Problem, "assign", count)
+    monkeypatch.setattr(clustering.Problem, "assign", count)
     bagwise(*run, "--cache", tmp_path / "cache", code=130)
     assert len(list((tmp_path / "cache" / "unfinished").rglob("*.arrays"))) == 1
-    monkeypatch.setattr(clustering._Problem, "draw_seeds", None)
+    monkeypatch.setattr(clustering.Problem, "draw_seeds", None)
     bagwise(*run, "--cache", tmp_path / "cache")
     assert content(tmp_path / "a.bagwise") == plain
     assert list((tmp_path / "cache" / "unfinished").rglob("*.arrays")) == []
@@ -162,7 +162,7 @@ def test_texts_are_counted_once(tmp_path, monkeypatch):
     from sklearn.feature_extraction.text import CountVectorizer
 
     source = write_records(tmp_path / "a.csv", n_each=6)
-    run = ("fit", source, "--folds", "2", "--cache", tmp_path / "cache", "--force", "--no-report", "--no-index")
+    run = ("fit", source, "--folds", "2", "--cache", tmp_path / "cache", "--force", "--no-page", "--no-index")
     bagwise(*run, "--out", tmp_path / "a.bagwise")
     monkeypatch.setattr(CountVectorizer, "fit_transform", None)
     told = as_json(*run, "--out", tmp_path / "b.bagwise")

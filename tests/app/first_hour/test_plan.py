@@ -11,7 +11,7 @@ from bagwise.app.training import plan
 from commands import as_json, bagwise
 from small_sources import texts, write_image_folder, write_records, write_table
 
-SMALL = ("--no-report", "--no-index")
+SMALL = ("--no-page", "--no-index")
 
 
 def sources(kind, folder):
@@ -49,7 +49,7 @@ def test_a_plan_has_the_words_the_method_and_the_notes_of_the_run(kind, tmp_path
     assert (plan["n_test"] > 0) == ("test" in run)
     assert plan["n_items"] == model.provenance["n_items"]
     assert plan["n_words"] == model.hierarchy.n_words
-    assert plan["descriptors"] == [record.name for record in model.descriptor_records]
+    assert plan["descriptors"] == [record.name for record in model.descriptors]
     assert (plan["criterion"], plan["reason"]) == (model.hierarchy.criterion, model.provenance["criterion_reason"])
     assert (plan["n_folds"] > 0) == (model.path is not None)
     if model.path is not None:

@@ -11,14 +11,20 @@ import typer
 
 from bagwise._io.storage import Url, absolute
 from bagwise._utils.extras import require
-from bagwise._utils.text import agree, how_many
+from bagwise._utils.text import agree, how_many, shortened
+from bagwise.app.cli.learning import say_fit
 from bagwise.app.cli.options import (
     FIT_OPTIONS,
+    MAKE,
+    OPTION_NAMES,
     READ_OPTIONS,
     Force,
     MapMethod,
     Network,
+    NoIndex,
+    NoPage,
     Raw,
+    Report,
     command,
     fit_options,
     source_path,
@@ -31,7 +37,7 @@ from bagwise.app.cli.outputs import (
     write_cluster_labels,
     write_clusters,
 )
-from bagwise.app.cli.printing import command_line, duration, printable, shortened
+from bagwise.app.cli.printing import command_line, printable
 from bagwise.app.cli.session import Session
 from bagwise.app.cli.using import check_map_method, counted, load_model, with_map
 from bagwise.errors import BagwiseError, unknown_name
@@ -43,7 +49,7 @@ _MOST_OTHERS = 3  # other stable numbers of clusters that are named
 _OPTIONS = {name: option for name, option in FIT_OPTIONS.items() if name not in ("C", "folds", "partition")}
 
 
-@command("Train", _OPTIONS)
+@command(MAKE, _OPTIONS)
 def cluster(
     session: Session,
     source: Annotated[
@@ -55,58 +61,43 @@ def cluster(
         ),
     ],
     items: Annotated[
-        Path | None,
-        typer.Argument(metavar="SOURCE", help="Items to cluster by a model.", parser=source_path, show_default=False),
+        Path | None, typer.Argument(metavar="SOURCE", help="Items to cluster by a model.", parser=source_path)
     ] = None,
     n_clusters: Annotated[
-        int | None,
-        typer.Option(
-            "--clusters", "-c", min=1, help="Number of clusters. Default: the most stable one.", show_default=False
-        ),
+        int | None, typer.Option("--clusters", "-c", min=1, help="Number of clusters. Default: the most stable one.")
     ] = None,
     method: Annotated[str, typer.Option(help="kmeans, spectral, manifold, or auto.")] = "auto",
     min_certainty: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="Leave less certain items out of --out and --labels-out.")
     ] = 0.0,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="CSV file with id, cluster, label, name and certainty.", metavar="FILE", show_default=False),
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="CSV file with id, cluster, label, name and certainty.")] = None,
     labels_out: Annotated[
-        Path | None,
-        typer.Option(
-            help="CSV file with names of clusters as labels, for bagwise fit --labels.",
-            metavar="FILE",
-            show_default=False,
-        ),
+        Path | None, typer.Option(help="CSV file with names of clusters as labels, for bagwise fit --labels.")
     ] = None,
     model_out: Annotated[
         Path | None,
         typer.Option(
             help="Model file, or a folder for it; index and report are beside it. Default: NAME.bagwise with the name "
-            "of the source.",
-            metavar="FILE",
-            show_default=False,
+            "of the source."
         ),
     ] = None,
     assign: Annotated[
-        Path | None,
-        typer.Option(
-            help="Give the items of SOURCE to the clusters of this index.", metavar="INDEX", show_default=False
-        ),
+        Path | None, typer.Option(help="Give the items of SOURCE to the clusters of this index.", metavar="INDEX")
     ] = None,
-    groups: Annotated[
-        int | None, typer.Option("--groups", min=1, help="Number of groups of words. Default: 50.", show_default=False)
-    ] = None,
-    report: Annotated[bool, typer.Option(help="Write NAME.report.html beside the model.")] = True,
-    index: Annotated[bool, typer.Option(help="Write NAME.index beside the model.")] = True,
+    page: Report = None,
+    no_page: NoPage = False,
+    no_index: NoIndex = False,
     map_method: MapMethod = "spectral",
     network: Network = None,
     raw: Raw = False,
     force: Force = False,
     **options: Any,
 ) -> None:
-    """Find clusters of items without labels and name them: words, groups, clusters, index and report in one go."""
+    """Find clusters of items without labels, and name them.
+
+    A source alone gives words, groups, clusters, an index and a report in one go; a model or an index has words
+    already.
+    """
     from bagwise.app.index.item_clusters import CLUSTER_METHODS
 
     if method not in ("auto", *CLUSTER_METHODS):
@@ -124,14 +115,14 @@ def cluster(
                 "--network is for a model that was fitted with it. To learn words of it: --descriptor "
                 f"network:{network}"
             )
-        chosen = fit_options(options, n_groups=groups)
+        chosen = fit_options(options)
         base = output_file(model_out, Path(f"{name_of_source(source)}.bagwise"))
-        outputs = FitOutputs(base, report=report, index=index, markdown=None)
+        outputs = FitOutputs(base, page, no_page=no_page, no_index=no_index)
         _cluster_source(session, source, chosen, outputs, n_clusters, method, map_method, tables, force)
         return
     if assign is not None:
         _check_assigned(n_clusters, method, options["random_state"])
-    _check_fitted(source if assign is None else assign, items, assign, groups, model_out, options)
+    _check_fitted(source if assign is None else assign, items, assign, model_out, options)
     chosen = fit_options({name: value for name, value in options.items() if name in READ_OPTIONS})
     if assign is not None:
         _assign(session, assign, source, network, chosen, tables)
@@ -184,12 +175,8 @@ def _check_assigned(n_clusters: int | None, method: str, seed: int | None) -> No
         )
 
 
-def _check_fitted(
-    path: Any, items: Any, assign: Any, groups: int | None, model_out: Any, options: dict[str, Any]
-) -> None:
+def _check_fitted(path: Any, items: Any, assign: Any, model_out: Any, options: dict[str, Any]) -> None:
     """Raise an error for arguments that do not go with a model or an index."""
-    from bagwise.app.cli.options import OPTION_NAMES
-
     held = _held_by(path)
     if assign is not None:
         if held != "index":
@@ -208,7 +195,7 @@ def _check_fitted(
         )
     wrong = [name for name in options if name not in (*READ_OPTIONS, "random_state") and options[name] is not None]
     named = [OPTION_NAMES[name] for name in wrong]
-    named += [name for name, value in (("--groups", groups), ("--model-out", model_out)) if value is not None]
+    named += ["--model-out"] if model_out is not None else []
     if named:
         raise BagwiseError(f"{named[0]} is for learning words, but {path} is {_a(held or 'model')} already. Remove it.")
 
@@ -226,7 +213,7 @@ def _cluster_source(
 ) -> None:
     """Learn from a source, cluster its items, and write everything."""
     if outputs.report is not None:
-        require("jinja2", "app", "Writing reports (--report)")
+        require("jinja2", "app", "Writing reports (--page)")
     csv = tables[0] or outputs.model.with_name(f"{outputs.model.name.removesuffix('.bagwise')}.clusters.csv")
     check_outputs([outputs.model, outputs.report, outputs.index], force, "--model-out")
     check_outputs([csv], force)
@@ -237,9 +224,7 @@ def _cluster_source(
     fit, made = clustered.fit, clustered.index
     session.progress.clear()
     model = fit.model
-    found = how_many(len(made), model.modality)
-    merged = f"{fit.data.n_words:,} words merged into {model.n_groups} groups by {model.hierarchy.criterion}"
-    session.say(f"{found}: {merged}, in {duration(sum(fit.timings.values()))}")
+    say_fit(session, fit, len(made))
     for note in fit.notes:
         session.note(note)
     session.skipped(fit.data.skipped)
@@ -256,7 +241,6 @@ def _cluster_source(
         from bagwise.app.report import write_report
 
         session.wrote(write_report(clustered_report_data(fit, made), outputs.report), "report")
-    session.answer(model=model.info(), notes=list(fit.notes), from_cache=list(fit.cached))
     session.answer(seconds=fit.timings | {"writing": time.perf_counter() - started})
     if outputs.index is not None:
         session.say()

@@ -14,17 +14,16 @@ import typer
 
 from bagwise._io.locks import locked
 from bagwise._utils.json_text import parse_json
-from bagwise._utils.text import how_many, unquote_formula
-from bagwise.app.cli.options import Force, ModelPath, Raw, command
-from bagwise.app.cli.outputs import CsvWriter, check_outputs, encodable
-from bagwise.app.cli.printing import printable, shortened
+from bagwise._utils.text import how_many, shortened, unquote_formula
+from bagwise.app.cli.options import LOOK, Force, ModelPath, Raw, command
+from bagwise.app.cli.outputs import check_outputs, csv_lines, encodable
+from bagwise.app.cli.printing import printable
 from bagwise.app.cli.session import Session
 from bagwise.app.cli.using import load_model
 from bagwise.errors import BagwiseError, unknown_name
 
 __all__ = ["groups"]
 
-_PANEL = "Model files and installation"
 _SORTS = ("number", "by-class", "size", "weight")
 _COLUMNS = ("group", "name", "word", "occurrences", "weight", "class", "class_weight")
 # Words of a group, and characters of them and of names, in the overview.
@@ -33,13 +32,12 @@ _FIRST_WORDS, _WIDTH, _NAME_WIDTH = 8, 32, 24
 _MOST_ROWS = 2000
 
 
-@command(_PANEL)
+@command(LOOK)
 def groups(
     session: Session,
     model: ModelPath,
     group: Annotated[
-        list[int] | None,
-        typer.Option("--group", min=0, help="List all words of this group; repeatable."),
+        list[int] | None, typer.Option("--group", min=0, help="List all words of this group; repeatable.")
     ] = None,
     sort: Annotated[
         str, typer.Option(help="Order of groups: by-class, size (number of words), weight (for their class), number.")
@@ -59,7 +57,10 @@ def groups(
     raw: Raw = False,
     force: Force = False,
 ) -> None:
-    """List the groups of a model with their words, occurrences and weights, or give them names."""
+    """List the groups of a model, or give them names.
+
+    Lists words, occurrences and weights.
+    """
     if sort not in _SORTS:
         raise unknown_name("--sort", sort, _SORTS)
     if rename:
@@ -183,12 +184,7 @@ def _write(path: Path, found: Sequence[Any], raw: bool) -> None:
     if path.suffix.lower() == ".json":
         write_atomically(path, json.dumps([_as_dict(one) for one in found], indent=1).encode())
         return
-    text = io.StringIO(newline="")
-    writer = CsvWriter(text, raw)
-    writer.writerow(_COLUMNS)
-    for row in _rows(found):
-        writer.writerow("" if value is None else value for value in row)
-    write_atomically(path, text.getvalue().encode("utf-8", "backslashreplace"))
+    write_atomically(path, csv_lines([_COLUMNS, *_rows(found)], raw))
 
 
 def _check_no_index(path: Path, out: Path | None) -> None:

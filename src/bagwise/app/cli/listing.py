@@ -8,8 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from bagwise._io.storage import Url
-from bagwise._utils.text import how_many
+from bagwise._utils.text import how_many, shortened
 from bagwise.app.cli.options import (
+    OTHERS,
     READ_OPTIONS,
     Force,
     Raw,
@@ -21,15 +22,16 @@ from bagwise.app.cli.options import (
     source_path,
 )
 from bagwise.app.cli.outputs import check_outputs
-from bagwise.app.cli.printing import printable, shortened
+from bagwise.app.cli.printing import printable
 from bagwise.app.cli.session import Session
+from bagwise.app.cli.using import tell_of
 
 __all__ = ["list"]
 
 _MOST_CLASSES = 20
 
 
-@command("Train", READ_OPTIONS)
+@command(OTHERS, READ_OPTIONS)
 def list(
     session: Session,
     source: SourcePath,
@@ -42,8 +44,11 @@ def list(
     workers: Workers = None,
     **options: Any,
 ) -> None:
-    """List the items of a source by class; write a manifest, a source that need not be listed again."""
-    from bagwise.app.options import open_source
+    """List the items of a source, or write a manifest.
+
+    A manifest is a source that need not be listed again.
+    """
+    from bagwise.app.training.items import open_source
     from bagwise.distributed import connected
     from bagwise.distributed.executors import executor_of
     from bagwise.sources import write_manifest
@@ -54,10 +59,7 @@ def list(
     with connected(scheduler, workers) as client:
         executor = None if client is None else executor_of(client, session.progress)
         collection = open_source(source, fit_options(options), executor)
-    session.progress.clear()
-    for note in collection.notes:
-        session.note(note)
-    session.skipped(collection.skipped, len(collection) + len(collection.skipped))
+    tell_of(session, collection)
     by_class = Counter(collection.label_sets)
     splits = sorted({split for split in collection.splits if split is not None})
     counts = Counter(zip(collection.label_sets, collection.splits, strict=True))

@@ -9,31 +9,40 @@ from typing import Annotated, Any
 import typer
 
 from bagwise._utils.memory import readable_size
-from bagwise._utils.text import agree, how_many, ranges
-from bagwise.app.cli.options import Force, ModelPath, command
+from bagwise._utils.text import agree, duration, how_many, percent, ranges
+from bagwise.app.cli.options import LOOK, OTHERS, Force, ModelPath, command
 from bagwise.app.cli.outputs import check_outputs, output_file
-from bagwise.app.cli.printing import duration, percent, printable
+from bagwise.app.cli.printing import printable
 from bagwise.app.cli.session import Session
 from bagwise.app.cli.using import in_shards, load_model
-from bagwise.app.cli.verifying import describe_file, is_other_file, verify_file
+from bagwise.app.cli.verifying import describe_cache, describe_file, is_other_file, verify_file
+from bagwise.errors import BagwiseError
 
 __all__ = ["compacted", "cut", "info", "size_of", "warmup"]
 
-_PANEL = "Model files and installation"
 _MOST_CLASSES = 8
 
 
-@command(_PANEL)
+@command(LOOK)
 def info(
     session: Session,
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="A model, an index, or another file of the library.")],
+    path: Annotated[Path | None, typer.Argument(help="A model, an index, or another file of the library.")] = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Read the whole file and check every number and checksum.")
     ] = False,
+    cache: Annotated[
+        Path | None, typer.Option(help="Folder of --cache: how large it is, and how to clear it.", metavar="DIR")
+    ] = None,
 ) -> None:
-    """Print the properties of a model, an index, or another file of the library."""
+    """Show what a model, an index, a file or a cache holds."""
     from bagwise.app.model.files import is_item_index, is_sharded
 
+    if (path is None) == (cache is None):
+        raise BagwiseError("Give one: a FILE, or a folder of a cache by --cache DIR.")
+    if cache is not None:
+        describe_cache(session, cache)
+        return
+    assert path is not None
     if verify:
         verify_file(session, path)
     if is_other_file(path):
@@ -57,7 +66,7 @@ def info(
     _print_model(session, opened.model)
 
 
-@command(_PANEL)
+@command(OTHERS)
 def cut(
     session: Session,
     model: ModelPath,
@@ -68,7 +77,7 @@ def cut(
     ] = False,
     force: Force = False,
 ) -> None:
-    """Write a small model with another number of groups, without training."""
+    """Write a smaller model, with fewer groups."""
     target = output_file(out, model.with_name(f"{model.name.removesuffix('.bagwise')}-{groups}.bagwise"))
     check_outputs([target], force)
     whole = load_model(model)
@@ -123,7 +132,7 @@ def compacted(session: Session, model: Any, items: Any = None) -> Any:
     if small.word_hashes is None:
         what = "Compact"
     if small.word_hashes is not None and small.word_weights is not None:
-        what += f", weights are rounded by at most {100 * lost['weight_error']:.1f} %"
+        what += f", weights are rounded by at most {percent(lost['weight_error'])}"
     if items is not None and model.modality == "texts" and small.heads:
         n_changed = int((small.predict(items) != model.predict(items)).sum())
         lost = {**lost, "n_items": len(items), "n_changed": n_changed}
@@ -133,9 +142,9 @@ def compacted(session: Session, model: Any, items: Any = None) -> Any:
     return small
 
 
-@command(_PANEL)
+@command(OTHERS)
 def warmup(session: Session) -> None:
-    """Compile all functions ahead of time, once after installing."""
+    """Compile all functions, once after installing."""
     import time
 
     import bagwise
@@ -162,8 +171,8 @@ def _print_model(session: Session, model: Any) -> None:
     lines.append(("made", made_by))
     groups = how_many(model.n_groups, "groups")
     lines.append(("words", f"{model.hierarchy.n_words:,} merged into {groups} by {model.hierarchy.criterion}"))
-    for record in model.descriptor_records:
-        lines.append(("descriptor", f"{record.name}({', '.join(f'{k}={v}' for k, v in record.parameters.items())})"))
+    for one in model.descriptors:
+        lines.append(("descriptor", f"{one.name}({', '.join(f'{k}={v}' for k, v in one.parameters.items())})"))
     if model.modality == "texts" and model.tokenizer.get("analyzer", "word") == "word":
         pattern = model.tokenizer.get("token_pattern", PATTERN)
         lines.append(("tokens", f"{pattern} (found in time proportional to the length of a text)"))

@@ -1,4 +1,4 @@
-"""Terminal output: escaped names, tables, percentages, durations, and a progress bar."""
+"""Terminal output: escaped names, tables and a progress bar."""
 
 from __future__ import annotations
 
@@ -14,31 +14,22 @@ from pathlib import Path
 from typing import Any
 
 from bagwise._utils.text import escape_character
+from bagwise.app.declaring import options_of
+from bagwise.app.options import FitOptions
 from bagwise.errors import BagwiseError, OptionError
 
 __all__ = [
     "ProgressBar",
     "command_line",
-    "duration",
     "make_table",
     "message_of",
-    "percent",
     "plain_lines",
     "printable",
-    "shortened",
 ]
 
 _NUMBER = re.compile(r"[-+<>]?[\d,]*\.?\d*( %)?( ± \d+\.?\d*)?")
 # Categories of characters that could move the cursor, change the direction of text, or are not valid UTF-8.
 _UNSAFE = frozenset(["Cc", "Cf", "Cs", "Zl", "Zp"])
-# Options that have another name than their parameter.
-_RENAMED = {
-    "n_frames": "frames",
-    "n_groups": "groups",
-    "n_words": "words",
-    "n_jobs": "jobs",
-    "random_state": "seed",
-}
 
 
 def command_line(*arguments: object) -> str:
@@ -94,41 +85,6 @@ def plain_lines(table: Any) -> list[str]:
     console = Console(file=file, width=1_000_000, color_system=None, legacy_windows=False)
     console.print(table, width=console.measure(table).maximum)
     return [line.rstrip() for line in file.getvalue().splitlines()]
-
-
-def percent(fraction: float) -> str:
-    """Format a fraction as a percentage; only 0 and 1 themselves round to 0 and 100.
-
-    >>> percent(0.1834), percent(0.99997)
-    ('18.3 %', '>99.9 %')
-    """
-    if 0 < fraction < 0.0005:
-        return "<0.1 %"
-    return ">99.9 %" if 0.9995 <= fraction < 1 else f"{100 * fraction:.1f} %"
-
-
-def duration(seconds: float) -> str:
-    """Format a time with about two digits.
-
-    >>> duration(3.2), duration(75), duration(5000)
-    ('3.2 s', '75 s', '1.4 h')
-    """
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    if seconds < 3600:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h"
-
-
-def shortened(text: str, width: int) -> str:
-    """Truncate a text to `width` characters.
-
-    >>> shortened("abcdef", 4)
-    'abc…'
-    """
-    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 class ProgressBar:
@@ -193,9 +149,7 @@ def message_of(error: BagwiseError) -> str:
     """
     if not isinstance(error, OptionError):
         return str(error)
-    named = re.sub(rf"(?<![\w-]){error.parameter}\b", _option_of(error.parameter), str(error))
+    known = options_of(FitOptions).get(error.parameter)
+    option = known.names[0] if known is not None and known.names else f"--{error.parameter.replace('_', '-')}"
+    named = re.sub(rf"(?<![\w-]){error.parameter}\b", option, str(error))
     return re.sub(r"(--[\w-]+)=(['\w]?)", lambda given: f"{given[1]} {given[2]}".rstrip(), named)
-
-
-def _option_of(parameter: str) -> str:
-    return "--" + _RENAMED.get(parameter, parameter).replace("_", "-")

@@ -14,13 +14,16 @@ import typer
 
 from bagwise._io.atomic import check_writable
 from bagwise._io.storage import Storage, Url, absolute
-from bagwise._utils.text import how_many
+from bagwise._utils.text import how_many, shortened
 from bagwise.app.cli.answering import row_of
 from bagwise.app.cli.options import (
+    MAKE,
     PARTED_OPTIONS,
     READ_OPTIONS,
+    USE,
     Force,
     Network,
+    Page,
     QueryText,
     Row,
     Scheduler,
@@ -30,20 +33,19 @@ from bagwise.app.cli.options import (
     source_path,
 )
 from bagwise.app.cli.outputs import check_outputs, check_page, name_of_source, output_file
-from bagwise.app.cli.printing import printable, shortened
+from bagwise.app.cli.printing import printable
 from bagwise.app.cli.session import Session
 from bagwise.app.cli.using import check_map_method, counted, in_shards, load_model, tell_of, with_map
 from bagwise.errors import BagwiseError, unknown_name
 
 __all__ = ["index", "search"]
 
-_PANEL = "Search"
 _SHOWN_QUERY = 60
 _SPARE = 8  # results beyond those asked for, in place of the query and its copies
 _QUERIES = 256  # that are searched for at a time
 
 
-@command(_PANEL, PARTED_OPTIONS)
+@command(MAKE, PARTED_OPTIONS)
 def index(
     session: Session,
     model: Annotated[
@@ -52,7 +54,7 @@ def index(
     source: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[SOURCE]", help="Folder, archive, file of records, or table; not for changes.", parser=source_path
+            metavar="SOURCE", help="Folder, archive, file of records, or table; not for changes.", parser=source_path
         ),
     ] = None,
     out: Annotated[
@@ -71,8 +73,7 @@ def index(
         ),
     ] = None,
     metric: Annotated[
-        str | None,
-        typer.Option(help="With words or groups: hellinger, chi2, intersection, euclidean or inner."),
+        str | None, typer.Option(help="With words or groups: hellinger, chi2, intersection, euclidean or inner.")
     ] = None,
     map_method: Annotated[
         str | None,
@@ -101,7 +102,10 @@ def index(
     workers: Workers = None,
     **options: Any,
 ) -> None:
-    """Index items for bagwise search and bagwise explore, or change an index: --add, --remove."""
+    """Index items for search and explore, or change an index.
+
+    A model and a source give a new index; --add and --remove change one.
+    """
     from bagwise.app.index.item_index import SIMILARITIES, ItemIndex
     from bagwise.retrieval.histograms import METRICS
 
@@ -183,7 +187,7 @@ def _write_shards(
     loaded = load_model(model, network)
     with connected(*cluster) as client:
         collection = open_items(loaded, source, options, executor_of(client, session.progress))
-        tell_of(session, collection, collection.skipped, len(collection) + len(collection.skipped))
+        tell_of(session, collection)
         how: dict[str, Any] = {"client": client, "progress": session.progress, **options.to_dict()}
         made = build_shards(loaded, collection, target, by="words" if by == "auto" else by, **how)
     session.progress.clear()
@@ -332,7 +336,7 @@ def _as_indexed(opened: Any, source: Path, options: Any) -> Any:
     return options.with_changes(**said)
 
 
-@command(_PANEL, READ_OPTIONS)
+@command(USE, READ_OPTIONS)
 def search(
     session: Session,
     index: Annotated[
@@ -346,9 +350,7 @@ def search(
     query: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="QUERY",
-            help="Image, text or table; each item of a folder or table is a query.",
-            parser=source_path,
+            metavar="QUERY", help="Image, text or table; each item of a folder or table is a query.", parser=source_path
         ),
     ] = None,
     query_text: QueryText = None,
@@ -358,11 +360,10 @@ def search(
         str | None,
         typer.Option(help="What to compare by: words, classes, groups or both, as the index has. Default: as indexed."),
     ] = None,
-    page: Annotated[Path | None, typer.Option(help="Write the results as an HTML page.", metavar="PAGE")] = None,
+    page: Page = None,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     source: Annotated[
-        Path | None,
-        typer.Option(help="Location of the items, for the page, if they were moved.", parser=source_path),
+        Path | None, typer.Option(help="Location of the items, for the page, if they were moved.", parser=source_path)
     ] = None,
     keep_query: Annotated[
         bool, typer.Option("--keep-query", help="Show the query, too, where it is in the index itself.")
@@ -373,7 +374,7 @@ def search(
     workers: Workers = None,
     **options: Any,
 ) -> None:
-    """Find the items that are most similar to an image, a text or a row."""
+    """Find items that are similar to an image, a text or a row."""
     from bagwise.app.index.results_data import IndexedItems
     from bagwise.app.index.shards import ShardedIndex, open_index
     from bagwise.distributed import connected
@@ -382,7 +383,7 @@ def search(
     if not query and not query_text:
         raise BagwiseError("There is no query. Give a file, or --query-text for texts.")
     if page is not None or open_page:
-        check_page(page, force, "--page")
+        check_page(page, force)
     opened = open_index(index, network=network)
     opened.wanted(by)
     if (scheduler is not None or workers is not None) and not isinstance(opened, ShardedIndex):

@@ -8,12 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from bagwise._io.storage import Url
-from bagwise._utils.text import agree, how_many
+from bagwise._utils.text import agree, how_many, percent, shortened
 from bagwise.app.cli.options import (
     PARTED_OPTIONS,
+    USE,
     Force,
     ModelPlace,
     Network,
+    Page,
     Raw,
     Scheduler,
     SourcePath,
@@ -29,26 +31,24 @@ from bagwise.app.cli.outputs import (
     name_of_source,
     write_features,
 )
-from bagwise.app.cli.printing import percent, printable, shortened
+from bagwise.app.cli.printing import printable
 from bagwise.app.cli.session import Session
 from bagwise.errors import BagwiseError, unknown_name
 
 __all__ = ["check_map_method", "counted", "evaluate", "in_shards", "load_model", "tell_of", "transform"]
 __all__ += ["with_map"]
 
-_PANEL = "Use a model"
 _MOST_CLASSES = 12
 _MOST_PAIRS = 10
 
 
-@command(_PANEL, PARTED_OPTIONS)
+@command(USE, PARTED_OPTIONS)
 def transform(
     session: Session,
     model: ModelPlace,
     source: SourcePath,
     out: Annotated[
-        str,
-        typer.Option(help="Feature file: .npz, .csv or .parquet; or a folder/ of parts. Parquet: also a URL."),
+        str, typer.Option(help="Feature file: .npz, .csv or .parquet; or a folder/ of parts. Parquet: also a URL.")
     ],
     histograms: Annotated[
         bool, typer.Option("--histograms", help="Parquet: sparse histograms of all words, not features of groups.")
@@ -60,7 +60,10 @@ def transform(
     workers: Workers = None,
     **options: Any,
 ) -> None:
-    """Write the grouped features of items as a table with ids, labels and named columns."""
+    """Write the features of items as a table.
+
+    It has ids, labels and a named column for each group.
+    """
     from bagwise.distributed import connected
 
     target = source_path(out)
@@ -100,34 +103,36 @@ def _write_parquet(
 
     executor = None if client is None else executor_of(client, session.progress)
     collection = open_items(model, source, options, executor)
-    given = {name: getattr(options, name) for name in ("on_error", "n_jobs", "cache")}
+    given: dict[str, Any] = {"n_jobs": options.n_jobs, "cache": options.cache, "on_error": options.on_error or "skip"}
     if options.partition is not None:
         given["rows_per_part"] = options.partition
     given |= dict(zip(("histograms", "force"), how, strict=True))
     written = write_while_reading(model, collection, out, **given, client=client, progress=session.progress)
-    skipped = (*collection.skipped, *written.skipped)
-    tell_of(session, collection, skipped, len(collection) + len(collection.skipped))
+    tell_of(session, collection, written.skipped)
     return written
 
 
-@command(_PANEL, PARTED_OPTIONS)
+@command(USE, PARTED_OPTIONS)
 def evaluate(
     session: Session,
     model: ModelPlace,
     source: SourcePath,
-    report: Annotated[Path | None, typer.Option(help="Write an HTML report.", metavar="PAGE")] = None,
+    page: Page = None,
     force: Force = False,
     network: Network = None,
     scheduler: Scheduler = None,
     workers: Workers = None,
     **options: Any,
 ) -> None:
-    """Classify labelled items; print the error at each number of groups and the confusion matrix."""
+    """Measure the error of a model on labelled items.
+
+    Prints the error at each number of groups, and the confusion matrix.
+    """
     from bagwise.app import evaluate_model, evaluation_report_data
     from bagwise.distributed import connected
 
-    if report is not None:
-        check_page(report, force, "--report")
+    if page is not None:
+        check_page(page, force)
     loaded, chosen = load_model(model, network), fit_options(options)
     with connected(scheduler, workers) as client:
         found = evaluate_model(loaded, source, client=client, progress=session.progress, **chosen.to_dict())
@@ -154,11 +159,11 @@ def evaluate(
         matrix = found.confusion(loaded.n_groups)
         session.answer(confusion=matrix.tolist())
         _print_confusion(session, found.classes, matrix, loaded.n_groups)
-    if report is not None:
+    if page is not None:
         from bagwise.app.report import write_report
 
         data = evaluation_report_data(loaded, found, title=f"{name_of_source(model)} on {name_of_source(source)}")
-        session.wrote(write_report(data, report), "report")
+        session.wrote(write_report(data, page), "report")
 
 
 def load_model(path: Path, network: Path | None = None) -> Any:
@@ -194,8 +199,7 @@ def counted(session: Session, model: Any, source: Any, options: Any, client: Any
     executor = None if client is None else executor_of(client, session.progress)
     collection = open_items(model, source, options, executor)
     found = count_words(model, collection, options, progress=session.progress, client=client)
-    skipped = (*collection.skipped, *found.skipped)
-    tell_of(session, collection, skipped, len(collection) + len(collection.skipped))
+    tell_of(session, collection, found.skipped)
     if found.skipped:
         collection = collection[found.kept]
     session.progress.clear()
@@ -217,11 +221,16 @@ def with_map(session: Session, index: Any, method: str) -> Any:
     return made
 
 
-def tell_of(session: Session, collection: Any, skipped: Any, n_items: int) -> None:
-    """Print what is to be said about items that were read, and tell of those that could not be."""
+def tell_of(session: Session, collection: Any, skipped: Any = (), n_items: int | None = None) -> None:
+    """Print what is to be said about a source: its notes, and items that could not be listed or, `skipped`, be read.
+
+    `n_items` is the number of all items, if the collection has only those that could be read.
+    """
     session.progress.clear()
     for note in collection.notes:
         session.note(note)
+    if n_items is None:
+        skipped, n_items = (*collection.skipped, *skipped), len(collection) + len(collection.skipped)
     session.skipped(skipped, n_items)
 
 

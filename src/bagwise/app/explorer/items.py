@@ -363,7 +363,7 @@ class StoredItems(Items):
         some = [found[self.ids[k]] for k in chosen.tolist() if self.ids[k] in found]
         if not self.has_samples or not some:
             return None, {}
-        collection = Collection(some, model.modality, self.place)
+        collection = Collection.of(some, model.modality, self.place)
         counted = count_words(model, collection, FitOptions(on_error="skip"), n_samples=len(some))
         return (collection[counted.kept] if counted.skipped else collection), counted.samples
 

@@ -10,7 +10,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from bagwise.app.explorer.items import CountedItems, Items, StoredItems
-from bagwise.app.explorer.serving import Server, class_codes, count_items
+from bagwise.app.explorer.serving import Server, count_items
 from bagwise.app.explorer.workspace import Workspace
 from bagwise.app.index.index_words import IndexedWords
 from bagwise.app.index.item_index import index_of_fit
@@ -149,8 +149,8 @@ def workspace_of(
     --------
     >>> import numpy as np
     >>> from bagwise import fit_model
-    >>> from bagwise.sources import TableCollection
-    >>> rows = TableCollection(np.array([[4, 1, 0], [1, 0, 5]] * 3), list("abcdef"), [("cat",), ("dog",)] * 3)
+    >>> from bagwise.sources import Collection
+    >>> rows = Collection.from_matrix(np.array([[4, 1, 0], [1, 0, 5]] * 3), list("abcdef"), [("cat",), ("dog",)] * 3)
     >>> space = workspace_of(fit_model(rows, n_groups=2, folds=3))
     >>> len(space.items), space.cut().error
     (6, 0.0)
@@ -172,7 +172,7 @@ def _items_of_fit(model: Model, fit: Fit) -> Items:
     words = None if index.answers is None else IndexedWords.of(index)
     if words is not None:
         return StoredItems(index, words, data.collection)
-    codes = class_codes(model, data.collection)
+    codes = data.collection.codes_in(model.classes)
     return CountedItems(
         data.collection, data.histograms, codes, data.collection.source, None, data.samples, lambda: index
     )

@@ -12,9 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from bagwise._io.stamps import content_stamp
 from bagwise._utils.extras import require
 from bagwise.app.explorer.comparison import Other
@@ -31,7 +28,6 @@ from bagwise.app.training.comparing import same_vocabulary, same_weighting
 from bagwise.app.training.items import N_SAMPLED_ITEMS, count_words, open_items
 from bagwise.app.training.seen import seen_items
 from bagwise.errors import BagwiseError
-from bagwise.sources.collection import Collection
 
 if TYPE_CHECKING:
     from bagwise.app.model.vectorizers import Progress
@@ -109,8 +105,7 @@ def open_workspace(
     items = count_items(model, source, options, progress=progress, note=note)
     if known is not None and known.map is not None and tuple(items.ids) == known.ids:
         items.mapped.give(known.map)
-    said = {name: value for name, value in options.to_dict().items() if value != getattr(FitOptions(), name)}
-    return ready(items, items.collection.source, said)
+    return ready(items, items.collection.source, options.changed())
 
 
 def count_items(
@@ -134,14 +129,8 @@ def count_items(
     def index() -> ItemIndex:
         return ItemIndex.build(model, collection, found.matrix, options=options)
 
-    codes = class_codes(model, collection)
+    codes = collection.codes_in(model.classes)
     return CountedItems(collection, found.matrix, codes, where, seen, found.samples, index)
-
-
-def class_codes(model: Model, collection: Collection) -> NDArray[np.int64]:
-    """Return the class of each item as an index into those of the model; -1 for items without one."""
-    number = {name: k for k, name in enumerate(model.classes)}
-    return np.array([number.get(item.labels[0], -1) if len(item.labels) == 1 else -1 for item in collection], np.int64)
 
 
 def _workspace(model: Model, items: Items | None, origin: Origin) -> Workspace:

@@ -77,9 +77,10 @@ class ShardedIndex:
     Examples
     --------
     >>> import tempfile
-    >>> from bagwise.sources import TableCollection
+    >>> from bagwise.sources import Collection
     >>> from bagwise.app import build_shards, fit_model
-    >>> rows = TableCollection(np.array([[4, 1, 0], [1, 0, 5], [0, 1, 6]]), list("abc"), [("x",), ("y",), ("y",)])
+    >>> X = np.array([[4, 1, 0], [1, 0, 5], [0, 1, 6]])
+    >>> rows = Collection.from_matrix(X, list("abc"), [("x",), ("y",), ("y",)])
     >>> model = fit_model(rows, n_groups=2, folds=0)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     index = build_shards(model, rows, folder, partition=2)

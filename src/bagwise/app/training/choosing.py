@@ -9,7 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise.app.options import FitOptions, make_vectorizer
+from bagwise._utils.text import percent
+from bagwise.app.options import FitOptions
+from bagwise.app.training.vectorizing import make_vectorizer
 from bagwise.codebooks.normalizing import normalize_rows
 from bagwise.descriptors import registry
 from bagwise.sources.collection import Collection
@@ -107,7 +109,7 @@ def _chosen(options: FitOptions, collection: Collection, looked: _Look) -> tuple
     if not found:  # nothing could be read; the fit tells
         return by_hand, ()
     best = min(found, key=lambda name: found[name])
-    told = ", ".join(f"{error:.1%} with {name}" for name, error in found.items())
+    told = ", ".join(f"{percent(error)} with {name}" for name, error in found.items())
     return best, (
         f"Images of {looked.side} pixels are small, so descriptors were compared on {len(sample[0])} of them: errors "
         f"in cross-validation of {told}. They are described by {best}.",
@@ -116,7 +118,7 @@ def _chosen(options: FitOptions, collection: Collection, looked: _Look) -> tuple
 
 def _sample_of_classes(collection: Collection) -> tuple[Collection, NDArray[np.int64]] | None:
     """Return some items of each class of enough items, evenly spaced, and their classes; None without two of these."""
-    labels = [item.label for item in collection]
+    labels = collection.labels.tolist()
     sizes = Counter(label for label in labels if label is not None)
     names = sorted(name for name, size in sizes.items() if size >= _FOLDS)
     if len(names) < 2:
@@ -133,7 +135,7 @@ def _sample_of_classes(collection: Collection) -> tuple[Collection, NDArray[np.i
 
 def _error(name: str, options: FitOptions, items: Collection, codes: NDArray[np.int64]) -> float | None:
     """Return the error of a linear SVM on all words, in cross-validation; None if nothing can be described."""
-    from bagwise.app.training.method import HELLINGER, folds_of, make_svm, no_convergence_warnings
+    from bagwise.app.training.method import HELLINGER, fitting_svms, folds_of, make_svm
 
     chosen = options.with_changes(
         descriptor=name, n_words=min(options.n_words or _WORDS, _WORDS), folds=_FOLDS, cache=None, pyramid=None
@@ -150,7 +152,7 @@ def _error(name: str, options: FitOptions, items: Collection, codes: NDArray[np.
         return None
     features, own = normalize_rows(found.matrix.astype(np.float64), HELLINGER), codes[found.kept]
     errors = []
-    with no_convergence_warnings():
+    with fitting_svms():
         for train, test in folds_of(own, chosen):
             svm = make_svm(chosen).fit(features[train], own[train])
             errors.append(np.mean(svm.predict(features[test]) != own[test]))
@@ -160,4 +162,4 @@ def _error(name: str, options: FitOptions, items: Collection, codes: NDArray[np.
 def _in_color(names: str) -> bool:
     """Whether one of the descriptors needs colours."""
     known = map(registry.named_descriptor, registry.split_names(names))
-    return any(registry.DESCRIPTORS[one[0]].color for one in known if one is not None)
+    return any(registry.descriptor_class(one[0]).color is True for one in known if one is not None)

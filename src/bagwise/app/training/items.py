@@ -3,33 +3,97 @@
 from __future__ import annotations
 
 import os
+import warnings
 from typing import Any
 
+from bagwise._io.storage import Url, as_place, is_url
 from bagwise.app.model.histograms import open_frame_like
 from bagwise.app.model.model import Model
 from bagwise.app.model.steps import StepCache
 from bagwise.app.model.vectorizers import Histograms, Progress, no_progress
-from bagwise.app.options import FitOptions, open_source, place_of, reading_options
+from bagwise.app.options import FitOptions
 from bagwise.app.training.parts import transform_parts
 from bagwise.app.training.provenance import versions
 from bagwise.distributed.executors import Executor, executor_of
 from bagwise.errors import BagwiseError, OptionError
+from bagwise.sources.archives import is_archive
 from bagwise.sources.collection import Collection
-from bagwise.sources.columns import chosen_column
-from bagwise.sources.delimited import column_names
 from bagwise.sources.frames import is_frame
+from bagwise.sources.items import SkippedItemsWarning
 from bagwise.sources.limits import as_limits
+from bagwise.sources.manifests import as_manifest
 from bagwise.sources.media import images_in_mode
-from bagwise.sources.opening import SeveralModalities, has_endings, modality_of
-from bagwise.sources.places import ending
+from bagwise.sources.opening import (
+    SeveralModalities,
+    column_names,
+    found_source,
+    has_endings,
+    located,
+    modality_of,
+    open_collection,
+)
+from bagwise.sources.places import Listing, ending
+from bagwise.sources.roles import columns_of
 
-__all__ = ["N_SAMPLED_ITEMS", "READING", "count_words", "first_labels", "open_items", "reading_of", "step_cache"]
+__all__ = ["N_SAMPLED_ITEMS", "READING", "count_words", "first_labels", "open_items", "open_source", "reading_of"]
+__all__ += ["step_cache"]
 
 # Images whose descriptors are kept for the patches of a report.
 N_SAMPLED_ITEMS = 80
-# How the items of an index were read; what is new since the first version is only stored if it was said.
-_READ_1 = ("modality", "text", "label", "encoding")
-READING = (*_READ_1, "id", "sep", "sheet", "extensions", "layer")
+# Options that an index keeps, of how its items were read.
+READING = tuple(FitOptions().kept("read"))
+
+
+def reading_options(options: FitOptions) -> dict[str, Any]:
+    """Return the options that say how a source is read, as `open_collection` takes them."""
+    given = options.of_stage("read")
+    return {name: value for name, value in given.items() if value is not None and name != "modality"}
+
+
+def place_of(source: Any, options: FitOptions) -> Any:
+    """Return the path or URL of a source; a URL has its storage options."""
+    return as_place(source, options.storage_options if is_url(source) else None)
+
+
+def open_source(source: Any, options: FitOptions, executor: Executor | None = None, **more: Any) -> Collection:
+    """Open the source of a fit, a collection or a path, as the options say; `more` are given to the reader as well.
+
+    Records that cannot be read are in `skipped` of the collection, unless the options say that they are an error. An
+    `executor` lists shards where it runs.
+    """
+    in_memory = isinstance(source, Collection) or is_frame(source)
+    if in_memory and options.storage_options is not None and not is_url(options.cache):
+        message = "storage_options are for URLs, but neither the source nor cache is one. Remove storage_options."
+        raise OptionError("storage_options", message)
+    if isinstance(source, Collection):
+        return source
+    source, given = place_of(source, options), reading_options(options) | more
+    if not in_memory and not isinstance(source, Url) and _are_for_source(source, options):
+        given["storage_options"] = options.storage_options
+    if executor is not None:
+        given["mapping"] = executor.mapping("Listing shards")
+    modality = options.modality
+    if modality == "auto":
+        source, modality = located(source, given)
+    if modality == "records":
+        given["on_error"] = options.on_error or "skip"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SkippedItemsWarning)  # those who read items tell of these, too
+        collection = open_collection(source, modality, **given)
+    several = collection.several() if options.labels else None
+    if several is not None:
+        first, second, *_ = several.labels
+        raise BagwiseError(
+            f"{options.labels} gives {several.id!r} two labels, {first!r} and {second!r}. Items have one; remove a row."
+        )
+    return collection
+
+
+def _are_for_source(source: Any, options: FitOptions) -> bool:
+    """Whether storage options are for a source that is no URL: a manifest of URLs, unless they are for the cache."""
+    if options.storage_options is None:
+        return False
+    return not is_url(options.cache) or as_manifest(source, as_limits(options.limits)) is not None
 
 
 def open_items(
@@ -62,7 +126,7 @@ def open_items(
         given = reading_options(options)
         collection = open_frame_like(source, model.modality, model.options, model.word_names, **given)
     else:
-        source = place_of(source, options)
+        source = _listed(source, options)
         options = options.with_changes(modality=_modality_for(model, source, options))
         _check_modality(model, "texts" if options.modality == "records" else options.modality, os.fspath(source))
         options = options.with_changes(**_as_in_fit(model, source, options))
@@ -70,7 +134,16 @@ def open_items(
         collection = open_source(source, options, executor, **words)
     if not len(collection):
         raise BagwiseError(f"{collection.source} has no items.")
-    return images_in_mode(collection, "rgb") if any(record.color for record in model.descriptor_records) else collection
+    return images_in_mode(collection, "rgb") if any(one.color for one in model.descriptors) else collection
+
+
+def _listed(source: Any, options: FitOptions) -> Any:
+    """Return a folder or an archive as it was listed, so that this is done once; others as they are."""
+    place = place_of(source, options)
+    if options.modality != "auto" or (ending(os.fspath(place)) and not is_archive(os.fspath(place))):
+        return place
+    found = found_source(place, as_limits(options.limits))
+    return found if isinstance(found, Listing) else place
 
 
 def _modality_for(model: Model, source: Any, options: FitOptions) -> str:
@@ -82,7 +155,7 @@ def _modality_for(model: Model, source: Any, options: FitOptions) -> str:
         model.modality == "texts"
         and "text" not in given
         and model.options.get("text") is not None
-        and chosen_column(model.options["text"], column_names(source, as_limits(options.limits))) is not None
+        and columns_of(model.options["text"], column_names(source, as_limits(options.limits))) is not None
     ):
         return "records"
     try:
@@ -123,9 +196,11 @@ def _as_in_fit(model: Model, source: Any, options: FitOptions) -> dict[str, Any]
             source, as_limits(options.limits), sep=options.sep, sheet=options.sheet, encoding=options.encoding
         )
         for name in ("text", "label", "id", "split") if options.modality == "records" else ("label", "id", "split"):
-            known = None if fitted.get(name) is None else chosen_column(fitted[name], there)
+            known = None if fitted.get(name) is None else columns_of(fitted[name], there)
             if getattr(options, name) is None and known is not None:
-                changes[name] = known
+                changes[name] = ",".join(known)
+    if options.modality == "table" and options.missing is None:
+        changes["missing"] = fitted.get("missing")
     return changes
 
 
@@ -161,7 +236,7 @@ def count_words(
     options = FitOptions() if options is None else options
     if client is not None:
         return transform_parts(model.vectorizer, collection, options, executor_of(client, progress), n_samples)
-    reading = {name: getattr(options, name) for name in ("on_error", "n_jobs", "cache")}
+    reading = {"on_error": options.on_error or "skip", "n_jobs": options.n_jobs, "cache": options.cache}
     report = progress or no_progress
     steps = step_cache(options, report)
     return model.vectorizer.transform(collection, **reading, n_samples=n_samples, progress=report, steps=steps)
@@ -169,8 +244,7 @@ def count_words(
 
 def reading_of(options: FitOptions) -> dict[str, Any]:
     """Return what an index keeps of how its items were read, to open them again."""
-    reading = {name: getattr(options, name) for name in READING}
-    return {name: value for name, value in reading.items() if name in _READ_1 or value is not None}
+    return {name: value for name, value in options.kept("read").items() if value is not None}
 
 
 def first_labels(collection: Collection) -> tuple[str | None, ...]:
