@@ -55,7 +55,9 @@ def index_to_tensors(saved: SavedIndex) -> tuple[dict[str, Any], dict[str, NDArr
     inverted = [block for block in saved.blocks if isinstance(block, InvertedBlock)]
     dense = [block for block in saved.blocks if isinstance(block, DenseBlock)]
     n_words, n_values = saved.n_words or 0, sum(len(block.values) for block in inverted)
-    ids = saved.identifiers.packed()
+    ids = saved.identifiers.stored()
+    if saved.identifiers.kind == "str" and not isinstance(ids, PackedStrings):
+        ids = PackedStrings.of(ids)
     strings = ids if isinstance(ids, PackedStrings) else PackedStrings.of([])
     cells = saved.cells or Cells(np.empty((0, 0), dtype=np.float32), np.empty(0, dtype=np.int32))
 

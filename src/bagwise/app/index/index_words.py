@@ -87,11 +87,9 @@ class IndexedWords:
 
     def _undone(self, rows: Any) -> Any:
         rows = rows.astype(np.float64)
-        return (
-            (rows.multiply(rows) if sp.issparse(rows) else rows**2) * self.factor
-            if self.squared
-            else rows * self.factor
-        )
+        if self.squared:
+            rows = rows.power(2) if sp.issparse(rows) else rows**2
+        return rows * self.factor
 
     def words(self, chosen: NDArray[np.bool_]) -> sp.csr_array:
         """Return the words of some items, shape (n_chosen, n_cells * d)."""
@@ -131,10 +129,11 @@ class IndexedWords:
         """Return the features of all items for a cut of the model, as `Model.group` gives them."""
         steps, parts = model.normalize if normalize is None else normalize, []
         members, ends = groups_in_order(model)
+        membership = sp.csc_array((np.ones(len(members)), members, np.concatenate([[0], ends])))
         for block in self.index.index.blocks():
-            if model.n_cells == 1 and isinstance(block, InvertedBlock):
-                sums = block.group_sums(members, ends, self.squared) * self.factor
-                parts.append(normalize_features(sums, steps))
+            if model.n_cells == 1 and isinstance(block, InvertedBlock):  # faster than by rows
+                sums = self._undone(block.columns()[:, : self.n_columns]) @ membership
+                parts.append(normalize_features(sp.csr_array(sums), steps))
             else:
                 words = self._undone(block.rows()[:, : self.n_columns])
                 parts.append(group_features(words, model.lookup, model.n_groups, model.n_cells, steps))
