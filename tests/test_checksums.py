@@ -77,7 +77,7 @@ def test_every_tensor_has_a_checksum_that_notices_one_bit(kind, tmp_path):
             continue
         shutil.copy(new, tmp_path / "changed")
         change_tensor(tmp_path / "changed", name, flip, checksum="old")
-        found = info(tmp_path / "changed", "--verify", code=1)["verified"]["files"][0]
+        found = info(tmp_path / "changed", "--verify", code=1)["verified"]["file"]
         assert [one["name"] for one in found["tensors"] if one["problem"]] == [name]
         with pytest.raises(BagwiseError, match="changed "):
             load(kind, tmp_path / "changed", verify=True)
@@ -160,7 +160,7 @@ def test_verify_names_what_is_wrong_also_where_checksums_are_right(kind, name, c
     change_tensor(path, name, change)
     found = info(path, "--verify", code=1)
     assert problem in found["error"]
-    assert problem in found["verified"]["files"][0]["problem"]
+    assert problem in found["verified"]["file"]["problem"]
 
 
 def test_info_tells_of_files_of_every_kind(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -240,15 +241,45 @@ class BagIndex:
         rows = check_histograms(X, self._metric, self.n_words, "Histograms")
         new = self._ids.new(ids, rows.shape[0])
         prepared = [some for some, _ in self._prepared(rows, BLOCK_ITEMS) if some.shape[0]]
-        state = self._state or _State(Store(self._metric, rows.shape[1]), [], [])
+        self._extend(prepared, new, rows.shape[1])
+        return self
+
+    def _extend(self, prepared: list[Any], ids: NDArray[Any], n_words: int) -> None:
+        """Add rows in the form that the index holds; there are blocks of them as soon as they fill one."""
+        state = self._state or _State(Store(self._metric, n_words), [], [])
         first = len(self) + len(state.removed)
-        if first + len(new) - len(state.store) < BLOCK_ITEMS:
+        if first + len(ids) - len(state.store) < BLOCK_ITEMS:
             state.new.extend(prepared)
             self._state = state
         else:
-            first = len(self._write(state._replace(new=state.new + prepared), first + len(new))) - len(new)
-        self._ids.add(new, first)
+            first = len(self._write(state._replace(new=state.new + prepared), first + len(ids))) - len(ids)
+        self._ids.add(ids, first)
+
+    def append(self, other: BagIndex) -> BagIndex:
+        """Add the items of an index of the same metric and normalisation, numbered on. Returns the index itself."""
+        if (self.metric, self.normalize) != (other.metric, other.normalize):
+            theirs = f"{other.metric!r} and {other.normalize!r}"
+            raise BagwiseError(f"Both indexes must have the same metric and normalize, not {self!r} and {theirs}.")
+        for block in other.blocks():
+            n_words = other.n_words or 0
+            if self.n_words not in (None, n_words):
+                raise BagwiseError(f"Both indexes must have the same words; one has {self.n_words}, one {n_words}.")
+            self._extend([block.rows()], self._ids.new(None, len(block)), n_words)
         return self
+
+    def spill(self, folder: str | os.PathLike[str]) -> None:
+        """Move the blocks that are full to files of a folder, and map them: for indexes larger than memory."""
+        if self._state is not None:
+            self._state = self._state._replace(store=self._state.store.spilled(Path(folder)))
+
+    def part(self, first: int, last: int) -> BagIndex:
+        """Return an index of the blocks from `first` up to `last`, whose items are numbered as they are in this one."""
+        other, store = self.copy(), self._written()
+        assert store is not None
+        start, part = sum(map(len, store.blocks[:first])), replace(store, blocks=store.blocks[first:last])
+        other._state = _State(part, [], [])
+        other._ids = Identifiers(np.arange(start, start + len(part)), start + len(part))
+        return other
 
     def remove(self, ids: Any) -> BagIndex:
         """Remove items.

@@ -6,10 +6,12 @@ Arrays are read-only: they may lie in a mapped file, and compiled code is made f
 from __future__ import annotations
 
 import importlib
+import secrets
 from dataclasses import dataclass, fields
 from functools import cached_property
+from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -55,6 +57,18 @@ class _Arrays:
 
     def __len__(self) -> int:
         return len(self.totals)
+
+    def mapped(self, folder: Path) -> Self:
+        """Return the same block with arrays in files of a folder; this one if they are in files already."""
+        arrays = {}
+        for field in fields(self):
+            array = getattr(self, field.name)
+            if isinstance(array.base, np.memmap):
+                return self
+            path = folder / f"{secrets.token_hex(8)}.npy"
+            np.save(path, array)
+            arrays[field.name] = np.load(path, mmap_mode="r").view(np.ndarray)
+        return type(self)(**arrays)
 
     @property
     def n_bytes(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,10 @@ class Store:
             return make_block([one.rows() if _is_block(one) else one for one in group], self.metric)
 
         return replace(self, blocks=tuple(map_in_order(write, groups, n_threads)))
+
+    def spilled(self, folder: Path) -> Store:
+        """Return a store whose full blocks are mapped from files of a folder."""
+        return replace(self, blocks=tuple(one if len(one) < BLOCK_ITEMS else one.mapped(folder) for one in self.blocks))
 
     def search(
         self, queries: Queries, k: int, n_threads: int, xp: Any = np

@@ -63,11 +63,6 @@ class FitOutputs:
         self.index = base.with_name(f"{base.name}.index") if index else None
         self.markdown = markdown
 
-    @property
-    def shards(self) -> Path | None:
-        """The index of all items, where that in one file is of a sample."""
-        return None if self.index is None else self.index.with_suffix(".shards")
-
     def all(self) -> list[Path]:
         """Return all paths."""
         return [path for path in (self.model, self.report, self.index, self.markdown) if path is not None]

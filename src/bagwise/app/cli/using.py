@@ -33,7 +33,7 @@ from bagwise.app.cli.printing import percent, printable, shortened
 from bagwise.app.cli.session import Session
 from bagwise.errors import BagwiseError, unknown_name
 
-__all__ = ["check_map_method", "counted", "evaluate", "in_shards", "load_model", "tell_of", "transform"]
+__all__ = ["check_map_method", "counted", "evaluate", "load_model", "tell_of", "transform"]
 __all__ += ["with_map"]
 
 _PANEL = "Use a model"
@@ -172,18 +172,13 @@ def load_model(path: Path, network: Path | None = None) -> Any:
     if not path.exists():
         raise BagwiseError(f"{path} does not exist. Create a model with: bagwise fit SOURCE")
     if kind_of(path) != KIND:
-        from bagwise.app.model.files import is_item_index, is_sharded
+        from bagwise.app.model.files import is_item_index
 
-        if is_item_index(path) or is_sharded(path):
-            from bagwise.app.index.shards import open_index
+        if is_item_index(path):
+            from bagwise.app import ItemIndex
 
-            return open_index(path, network=network).model
+            return ItemIndex.load(path, network=network).model
     return Model.load(path, network=network)
-
-
-def in_shards(index: Any) -> str:
-    """Say of how many files an index in shards is."""
-    return "in 1 shard" if len(index.shards) == 1 else f"in {len(index.shards):,} shards"
 
 
 def counted(session: Session, model: Any, source: Any, options: Any, client: Any = None) -> tuple[Any, Any]:

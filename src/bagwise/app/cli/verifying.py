@@ -55,27 +55,19 @@ def describe_file(session: Session, path: Path) -> None:
 
 
 def verify_file(session: Session, path: Path) -> None:
-    """Read a file, or all files of a folder of shards, and check all of it; raise if something is wrong."""
-    from bagwise._io.tensors import check_file_path, kind_of
+    """Read a file and check all of it; raise if something is wrong."""
+    from bagwise._io.tensors import check_file_path
 
     if not path.exists():
         raise BagwiseError(f"{path} does not exist. Give a file that bagwise wrote.")
-    files = sorted(one for one in path.iterdir() if kind_of(one)) if path.is_dir() else [check_file_path(path)]
-    if not files:
-        raise BagwiseError(f"{path} is a folder without files of bagwise.")
-    told, wrong = [], []
-    for one in files:
-        found = _verified(one)
-        told.append(found)
-        problems = [f"{entry['name']} ({entry['problem']})" for entry in found["tensors"] if entry["problem"]]
-        problems += [found["problem"]] * (found["problem"] is not None)
-        wrong += [f"{one.name}: {problem}" if path.is_dir() else problem for problem in problems]
-    session.answer_anyway(verified={"sound": not wrong, "files": told})
+    told = _verified(check_file_path(path))
+    wrong = [f"{entry['name']} ({entry['problem']})" for entry in told["tensors"] if entry["problem"]]
+    wrong += [told["problem"]] * (told["problem"] is not None)
+    session.answer_anyway(verified={"sound": not wrong, "file": told})
     if wrong:
-        what = "is damaged" if all(one["tensors"] for one in told) else "is damaged, or is not a file of bagwise"
+        what = "is damaged" if told["tensors"] else "is damaged, or is not a file of bagwise"
         raise BagwiseError(f"{path} {what}: {'; '.join(wrong)}. Restore it from a copy, or make it again.")
-    n_tensors = sum(len(one["tensors"]) for one in told)
-    session.say(f"{'verified':<13} all {n_tensors} tensors are sound.")
+    session.say(f"{'verified':<13} all {len(told['tensors'])} tensors are sound.")
 
 
 def _verified(path: Path) -> dict[str, Any]:

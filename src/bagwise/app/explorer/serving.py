@@ -25,7 +25,6 @@ from bagwise.app.explorer.workspace import Origin, Workspace
 from bagwise.app.index.index_words import IndexedWords
 from bagwise.app.index.item_index import ItemIndex, is_item_index
 from bagwise.app.model import Model
-from bagwise.app.model.files import is_sharded
 from bagwise.app.options import FitOptions
 from bagwise.app.training.comparing import same_vocabulary, same_weighting
 from bagwise.app.training.items import N_SAMPLED_ITEMS, count_words, open_items
@@ -83,7 +82,6 @@ def open_workspace(
     place = Path(path)
     if not place.exists():
         raise BagwiseError(f"{place} does not exist. Create a model with: bagwise fit SOURCE")
-    _check_one_file(place)
     stamp = None if read_only else content_stamp(place)  # first: what changes it from here on is noticed
     opened = ItemIndex.load(place, network=network) if is_item_index(place) else None
     model = Model.load(place, network=network) if opened is None else opened.model
@@ -150,18 +148,6 @@ def _workspace(model: Model, items: Items | None, origin: Origin) -> Workspace:
     return space
 
 
-def _check_one_file(place: Path) -> None:
-    """Raise an error for an index in shards, which has too many items for one process."""
-    if is_sharded(place):
-        beside = place.with_suffix(".index")
-        advice = "Index some of the items without --workers."
-        if beside.exists():
-            advice = (
-                f"Open the index in one file that bagwise fit writes beside it, with a sample of the items: {beside}"
-            )
-        raise BagwiseError(f"{place} is an index in shards, whose items the explorer cannot show. {advice}")
-
-
 def open_other(
     space: Workspace,
     path: str | os.PathLike[str],
@@ -191,7 +177,6 @@ def open_other(
     items, place = space.items, Path(path)
     if not place.exists():
         raise BagwiseError(f"{place} does not exist. Give a model or an index to compare with.")
-    _check_one_file(place)
     if items is None:
         return Other(place.stem, open_workspace(path, progress=progress, note=note))
     if not is_item_index(place):

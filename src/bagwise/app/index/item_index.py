@@ -236,6 +236,23 @@ class ItemIndex:
             return self.named(*self.index.search(self.plain_rows(histograms), k))
         return self.named(*self._blended(*self.blended_parts(histograms), wanted, k))
 
+    def searched_by(self, client: Any, path: str | os.PathLike[str], progress: Progress | None = None) -> ItemIndex:
+        """Return the index, whose searches are done by the workers of a Dask cluster, block by block.
+
+        Parameters
+        ----------
+        client : distributed.Client
+        path : path
+            File that the index was loaded from. Workers map it where it is, so that they must share its folder.
+        progress : callable, default=None
+            See `fit_model`.
+        """
+        from bagwise.distributed.executors import executor_of  # deferred: with a cluster only
+        from bagwise.distributed.searching import SearchedByWorkers
+
+        searched: Any = SearchedByWorkers(self.index, path, _load_features, executor_of(client, progress))
+        return replace(self, index=searched)
+
     def blended_parts(self, histograms: Any) -> tuple[Any, Any]:
         """Return what the blend of the index takes of queries: words, and scores of classes or groups."""
         assert self.blend is not None
@@ -652,11 +669,21 @@ def index_of_fit(fit: Fit, evaluation: Evaluation | None, source: Any, options: 
     return ItemIndex.build(fit.model, collection, histograms, source=place, options=options, held_out=fit.held_out_top)
 
 
+def _load_features(path: str) -> BagIndex:
+    """Open what the items of an index are compared by, without the model."""
+    header, tensors = read_tensors(path, INDEX_KIND, {_SCHEMA: _TENSORS}, mmap=True)
+    return _read_features(header, tensors, verify=False)
+
+
+def _read_features(header: dict[str, Any], tensors: Mapping[str, Any], verify: bool) -> BagIndex:
+    arrays = {name: tensors[f"{_PREFIX}{name}"] for name in INDEX_TENSORS}
+    return BagIndex.from_tensors(_object(header, "index"), arrays, verify=verify)
+
+
 def _read_file(path: Path, verify: bool, trust_pattern: bool) -> _Parts:
     header, tensors = read_tensors(path, INDEX_KIND, {_SCHEMA: _TENSORS}, mmap=True, verify=verify)
-    arrays = {name: tensors[f"{_PREFIX}{name}"] for name in INDEX_TENSORS}
     try:
-        index = BagIndex.from_tensors(_object(header, "index"), arrays, verify=verify)
+        index = _read_features(header, tensors, verify)
         ids = PackedStrings(tensors["ids"], tensors["id_offsets"]).tolist()
         model = read_model(tensors["model"], Model, trust_pattern=trust_pattern)
         blend = _read_blend(header, tensors, model, index)
