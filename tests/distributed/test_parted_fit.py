@@ -8,7 +8,6 @@ from sklearn.svm import LinearSVC
 import bagwise.app.training.learning as learning
 from bagwise import merge_words
 from bagwise.app import FitOptions, fit_report_data, run_fit
-from bagwise.app.training.method import SteadySVC
 from bagwise.app.training.sums import add_scatters, deal_items
 from bagwise.distributed.executors import LocalExecutor, executor_of
 from bagwise.distributed.linear import fit_svm
@@ -49,7 +48,7 @@ def sources(tmp_path_factory):
 @pytest.mark.parametrize("job", JOBS)
 def test_sums_give_the_model_of_the_fit_in_memory(sources, job, monkeypatch):
     def tight(options):
-        return SteadySVC(C=options.C, random_state=0, max_iter=10**6, tol=1e-9)
+        return LinearSVC(C=options.C, dual=False, random_state=0, max_iter=10**6, tol=1e-9)
 
     monkeypatch.setattr(learning, "make_svm", tight)
     name, options = JOBS[job]

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise._utils.threads import one_blas_thread
 from bagwise.app.model import Model, PathErrors
 from bagwise.app.options import FitOptions
 from bagwise.app.report.data import Baseline
@@ -37,7 +36,7 @@ def measure_baselines(
     - for images described by several descriptors one of which is `ColorCells`: its words alone, L1 normalised with
       square roots, and a linear SVM, which is a histogram of colours
     """
-    from bagwise.app.training.method import HELLINGER, folds_of, make_svm, no_convergence_warnings  # loads scikit-learn
+    from bagwise.app.training.method import HELLINGER, fitting_svms, folds_of, make_svm  # loads scikit-learn
 
     splits = folds_of(codes, options)
     found = [_baseline(MAJORITY, [_majority_error(codes, *parts) for parts in splits], 0)]
@@ -54,7 +53,7 @@ def measure_baselines(
     if colors is not None:
         features = normalize_rows(data.whole()[:, colors].astype(np.float64), HELLINGER)
         errors = []
-        with no_convergence_warnings():
+        with fitting_svms():
             for train, test in splits:
                 svm = make_svm(options).fit(features[train], codes[train])
                 errors.append(float(np.mean(svm.predict(features[test]) != codes[test])))
@@ -136,13 +135,13 @@ def _pooled_errors(
     from sklearn.preprocessing import StandardScaler
     from sklearn.utils.parallel import Parallel, delayed
 
-    from bagwise.app.training.method import no_convergence_warnings
+    from bagwise.app.training.method import fitting_svms
 
     def error(train: NDArray[np.intp], test: NDArray[np.intp]) -> float:
         model = make_pipeline(StandardScaler(), LogisticRegression(C=options.C, max_iter=1000))
         return float(np.mean(model.fit(pooled[train], codes[train]).predict(pooled[test]) != codes[test]))
 
-    with no_convergence_warnings(), one_blas_thread():
+    with fitting_svms():
         return Parallel(min(effective_n_jobs(options.n_jobs), len(splits)), require="sharedmem")(
             delayed(error)(*parts) for parts in splits
         )

@@ -133,7 +133,7 @@ def _sample_of_classes(collection: Collection) -> tuple[Collection, NDArray[np.i
 
 def _error(name: str, options: FitOptions, items: Collection, codes: NDArray[np.int64]) -> float | None:
     """Return the error of a linear SVM on all words, in cross-validation; None if nothing can be described."""
-    from bagwise.app.training.method import HELLINGER, folds_of, make_svm, no_convergence_warnings
+    from bagwise.app.training.method import HELLINGER, fitting_svms, folds_of, make_svm
 
     chosen = options.with_changes(
         descriptor=name, n_words=min(options.n_words or _WORDS, _WORDS), folds=_FOLDS, cache=None, pyramid=None
@@ -150,7 +150,7 @@ def _error(name: str, options: FitOptions, items: Collection, codes: NDArray[np.
         return None
     features, own = normalize_rows(found.matrix.astype(np.float64), HELLINGER), codes[found.kept]
     errors = []
-    with no_convergence_warnings():
+    with fitting_svms():
         for train, test in folds_of(own, chosen):
             svm = make_svm(chosen).fit(features[train], own[train])
             errors.append(np.mean(svm.predict(features[test]) != own[test]))

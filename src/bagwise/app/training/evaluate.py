@@ -23,9 +23,9 @@ from bagwise.app.training.method import (
     Method,
     adapt_to_table,
     choose_method,
+    fitting_svms,
     folds_of,
     make_svm,
-    no_convergence_warnings,
 )
 from bagwise.app.training.preparing import Prepared, class_codes, prepare
 from bagwise.app.training.references import references_for, score_reference
@@ -301,7 +301,7 @@ def compare_criteria(
     # as the default weights words, but Hellinger normalisation is the same before and after for single words
     usual = default if default.root != "before" else replace(default, root="after")
     splits, svm = folds_of(codes, chosen), make_svm(chosen)
-    with no_convergence_warnings():
+    with fitting_svms():
         widths = [size * data.n_cells for size in tried]
         affordable, too_large = references_for(data.histograms, usual, widths, data.n_cells)
         compared.left_out |= too_large

@@ -23,11 +23,11 @@ from bagwise.app.training.method import (
     Method,
     choose_weighting,
     classifier_of,
+    fitting_svms,
     folds_of,
     head_of,
     make_svm,
     merge_vocabularies,
-    no_convergence_warnings,
     refined_size,
     score_followed,
     two_sided,
@@ -133,7 +133,7 @@ def _learn_groups(
     progress: Progress,
 ) -> LearnedGroups:
     weighted, weighted_whole = _weighted(data, weighting)
-    with no_convergence_warnings():
+    with fitting_svms():
         if method.follows:
             assert codes is not None  # `class_names` has checked it
             refined = refined_size(options, int(codes.max()) + 1)
@@ -308,7 +308,7 @@ def _score_folds(
     """Train on some folds and score the others, at all sizes."""
     weighted, weighted_whole = _weighted(data, weighting)
     common: dict[str, Any] = {"splits": splits, "n_jobs": options.n_jobs, "progress": follow, "observe": observe}
-    with no_convergence_warnings():
+    with fitting_svms():
         if method.follows:
             refined = refined_size(options, int(codes.max()) + 1)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.utils.parallel import Parallel, delayed
 
+from bagwise._utils.threads import one_blas_thread
 from bagwise.app.model import Head
 from bagwise.app.model.vectorizers import Progress, no_progress
 from bagwise.app.options import FitOptions
@@ -53,7 +53,7 @@ __all__ = [
     "choose_method",
     "choose_weighting",
     "codes_of",
-    "no_convergence_warnings",
+    "fitting_svms",
     "score_followed",
 ]
 
@@ -310,25 +310,13 @@ def unequal_groups(groups: NDArray[np.int64], totals: NDArray[np.float64]) -> st
     )
 
 
-_LIBLINEAR = threading.Lock()
-
-
-class SteadySVC(LinearSVC):
-    """A linear SVM whose weights do not depend on what other threads do.
-
-    liblinear draws from one random generator per process, which fits in several threads would share: they wait for each
-    other.
-    """
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SteadySVC:
-        """Fit the SVM."""
-        with _LIBLINEAR:
-            return super().fit(X, y, sample_weight)
-
-
 def make_svm(options: FitOptions) -> LinearSVC:
-    """Return the linear SVM of the options."""
-    return SteadySVC(C=options.C, random_state=options.random_state, max_iter=3000)
+    """Return the linear SVM of the options, to be fitted inside of `fitting_svms`.
+
+    It is solved in the primal, which draws no random numbers: liblinear has one generator per process, which fits in
+    several threads would share.
+    """
+    return LinearSVC(C=options.C, dual=False, random_state=options.random_state, max_iter=3000)
 
 
 def folds_of(codes: NDArray[np.int64], options: FitOptions) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
@@ -345,9 +333,12 @@ def folds_of(codes: NDArray[np.int64], options: FitOptions) -> list[tuple[NDArra
 
 
 @contextmanager
-def no_convergence_warnings() -> Iterator[None]:
-    """Ignore SVMs that did not converge: few groups may not separate the classes, and the weights are good enough."""
-    with warnings.catch_warnings():
+def fitting_svms() -> Iterator[None]:
+    """Fit SVMs on one thread of BLAS, so that results do not depend on the number of threads.
+
+    SVMs that do not converge are ignored: few groups may not separate the classes, and the weights are good enough.
+    """
+    with one_blas_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         yield
 

@@ -11,10 +11,8 @@ import numpy as np
 import scipy.sparse as sp
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
-from sklearn.svm import LinearSVC
 from sklearn.utils.parallel import Parallel, delayed
 
-from bagwise._utils.threads import one_blas_thread
 from bagwise.app.model import Model
 from bagwise.app.model.vectorizers import Progress, no_progress, normalize_features
 from bagwise.app.options import FitOptions
@@ -27,10 +25,10 @@ from bagwise.app.training.method import (
     Method,
     classifier_of,
     codes_of,
+    fitting_svms,
     folds_of,
     head_of,
     make_svm,
-    no_convergence_warnings,
     refined_size,
     two_sided,
 )
@@ -162,7 +160,7 @@ class Steering:
 
     def prepare(self, progress: Progress = no_progress) -> None:
         """Find the groups of each fold, and train classifiers on all words if groups follow one; once."""
-        with self._training, no_convergence_warnings():
+        with self._training, fitting_svms():
             if self.ready:
                 return
             self._merged.clear()
@@ -246,7 +244,7 @@ class Steering:
             return weights, np.asarray(sums[test] @ weights[0].T) + weights[1]
 
         n_threads = min(effective_n_jobs(self.options.n_jobs), len(self._parts))
-        with one_blas_thread(), no_convergence_warnings():
+        with fitting_svms():
             tasks = (delayed(fit)(part) for part in range(len(self._parts)))
             found = list(Parallel(n_threads, require="sharedmem")(tasks))
         observe, right = HeldOutScores(self.codes, self.n_classes, [n]), []
@@ -273,8 +271,6 @@ class Steering:
     def _train(self, part: int, features: Any) -> _Weights:
         """Train an SVM on features of groups."""
         rows, svm = self._parts[part], make_svm(self.options)
-        if features.shape[0] > 2 * features.shape[1]:  # solved without random numbers, so that threads need not wait
-            svm = LinearSVC(C=svm.C, dual=False, random_state=svm.random_state, max_iter=svm.max_iter)
         head = head_of(classifier_of(self.method, svm).fit(features[rows], self.codes[rows]))
         return head.coef.astype(np.float64), head.intercept.astype(np.float64)
 
