@@ -219,10 +219,10 @@ def test_a_file_cut_anywhere_is_refused(tmp_path):
     content = path.read_bytes()
     for n in [0, 4, 8, 500, 1023, 1024, 1100, len(content) - 1]:
         path.write_bytes(content[:n])
-        with pytest.raises(BagwiseError, match=r"cut short|not a file written by Bags.save|damaged"):
+        with pytest.raises(BagwiseError, match=r"cut short|damaged"):
             Bags.load(path)
     path.write_bytes(content + b"x")
-    with pytest.raises(BagwiseError, match="do not fill"):
+    with pytest.raises(BagwiseError, match="cut short"):
         Bags.load(path)
 
 
@@ -238,16 +238,19 @@ def rewritten(path, change):
     ("change", "message"),
     [
         (lambda h: h["values"].update(shape=[2**40, 2]), "cut short"),
-        (lambda h: h["values"].update(shape=[-7, 2]), "its values cannot be"),
-        (lambda h: h["values"].update(shape=[7.0, 2]), "its values cannot be"),
+        (lambda h: h["values"].update(shape=[-7, 2]), "header cannot be read"),
+        (lambda h: h["values"].update(shape=[7.0, 2]), "header cannot be read"),
         (lambda h: h["values"].update(shape=[14]), "expected 2 dimensions"),
-        (lambda h: h["values"].update(dtype="OBJECT"), "its values has dtype OBJECT; expected float16, float32"),
-        (lambda h: h["values"].update(data_offsets=[0]), "its values cannot be"),
+        (lambda h: h["values"].update(dtype="OBJECT"), "header cannot be read"),
+        (lambda h: h["values"].update(data_offsets=[0]), "header cannot be read"),
         (lambda h: h["values"].update(dtype="I32"), None),
         (lambda h: h["offsets"].update(dtype="F64"), "offsets has dtype float64; expected int64"),
-        (lambda h: h["positions"].update(data_offsets=[0, 56]), "do not fill"),
-        (lambda h: h["positions"].update(shape=[14, 1]), r"positions has shape \(14, 1\); expected 7 x 2"),
-        (lambda h: h.pop("values"), "holds the tensors"),
+        (lambda h: h["positions"].update(data_offsets=[0, 56]), "header cannot be read"),
+        (
+            lambda h: h["positions"].update(shape=[14, 1]),
+            r"shape \(14, 1\); .*because n_rows is 7",
+        ),
+        (lambda h: h.pop("values"), "header cannot be read"),
         (lambda h: h.pop("__metadata__"), "header cannot be read"),
         (lambda h: h.update(__metadata__={"bagwise": "[]"}), "header cannot be read"),
         (lambda h: h.update(__metadata__={"bagwise": '{"kind": "other", "schema": 1}'}), "holds 'other'"),
@@ -451,7 +454,7 @@ def test_a_writer_whose_disk_is_full_leaves_nothing(tmp_path, monkeypatch):
     def full(*_, **__):
         raise OSError("No space left on device")
 
-    monkeypatch.setattr("bagwise.bags.files.header_bytes", full)
+    monkeypatch.setattr("bagwise._io.tensors._start_of_file", full)
     with pytest.raises(OSError, match="No space left"), BagsWriter(tmp_path / "a", 2) as writer:
         writer.append([[1, 2]])
     with pytest.raises(OSError, match="No space left"):

@@ -12,7 +12,7 @@ from bagwise import BagwiseError, Hierarchy
 from bagwise._io import atomic
 from bagwise._io.atomic import write_atomically
 from bagwise._io.locks import locked, take
-from bagwise._io.tensors import tensor_entries
+from bagwise._io.tensors import file_parts
 from bagwise._utils.memory import free_memory, parse_size, readable_size, resolve_limit
 from bagwise._utils.progress import ProgressBar
 from bagwise._utils.threads import run_over_ranges
@@ -65,7 +65,7 @@ def test_a_url_is_no_name_of_a_file_to_save_to(url, tmp_path, monkeypatch):
 
 def test_pipes_are_neither_replaced_nor_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    for use in (lambda path: write_atomically(path, b"new"), tensor_entries, Hierarchy(2, [[0, 1]], [0.5]).save):
+    for use in (lambda path: write_atomically(path, b"new"), file_parts, Hierarchy(2, [[0, 1]], [0.5]).save):
         with pytest.raises(BagwiseError, match=r"pipe .*is a pipe or a device.* Give the name of a file"):
             use(tmp_path / "pipe")
     with pytest.raises(BagwiseError, match="pipe is a pipe or a device"):

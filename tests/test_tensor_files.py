@@ -4,21 +4,14 @@ import json
 
 import numpy as np
 import pytest
+import safetensors
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from safetensors.numpy import load_file
 
 from bagwise import BagwiseError
-from bagwise._io.tensors import (
-    Chunks,
-    PackedStrings,
-    kind_of,
-    read_tensors,
-    tensor,
-    tensor_bytes,
-    write_tensors,
-)
+from bagwise._io.tensors import Chunks, FileKind, PackedStrings, file_parts, header_field, kind_of, tensor
 from bagwise._utils.checks import TYPE_NAMES
 
 KIND = "bagwise.Test"
@@ -33,12 +26,15 @@ ARRAYS = st.dictionaries(
 def test_tensors_come_back_aligned_mapped_or_not(tmp_path_factory, arrays, mmap, mapped):
     path = tmp_path_factory.mktemp("arrays") / "file"
     chunks = {name: Chunks(a.dtype, a.shape, np.array_split(a, 3)) for name, a in arrays.items()}
-    assert write_tensors(path, KIND, 1, {"about": "ü"}, chunks) == path
-    assert path.read_bytes() == tensor_bytes(KIND, 1, {"about": "ü"}, arrays)
-    table = {name: tensor(a.dtype.name, *a.shape, mapped=mapped) for name, a in arrays.items()}
-    header, found = read_tensors(path, KIND, {1: table}, mmap=mmap)
-    assert header == {"kind": KIND, "schema": 1, "about": "ü"}
+    specs = {name: tensor(a.dtype.name, *a.shape, mapped=mapped) for name, a in arrays.items()}
+    kind = FileKind(KIND, {"about": header_field("string")}, specs)
+    assert kind.save(path, {"about": "ü"}, chunks) == path
+    assert path.read_bytes() == kind.to_bytes({"about": "ü"}, arrays)
+    header, found = kind.load(path, both, mmap=mmap)
+    assert header == {"about": "ü"}
     assert kind_of(path) == KIND
+    assert file_parts(path)[0] == {"kind": KIND, "schema": 1, "about": "ü"}
+    assert file_parts(path)[1] == {name: (array.dtype, array.shape) for name, array in found.items()}
     for others in (found, load_file(path)):
         assert others.keys() == arrays.keys()
         for name, array in arrays.items():
@@ -47,11 +43,20 @@ def test_tensors_come_back_aligned_mapped_or_not(tmp_path_factory, arrays, mmap,
     assert all(array.flags.aligned and array.flags.writeable != mapped for array in found.values())
 
 
+def both(header, tensors):
+    return header, tensors
+
+
 def small(path, header=None):
-    return write_tensors(path, KIND, 1, header or {}, {"a": np.arange(6.0).reshape(3, 2), "b": np.zeros(3, dtype=bool)})
+    tensors = {"a": np.arange(6.0).reshape(3, 2), "b": np.zeros(3, dtype=bool)}
+    return FileKind(KIND, None, None).save(path, header or {}, tensors)
 
 
 TABLE = {"a": tensor("float64", "n", 2, finite=True), "b": tensor("bool", "n", optional=True)}
+
+
+def read(path, table=TABLE, fields=None):
+    return FileKind(KIND, fields, table).load(path, both)
 
 
 def rewritten(path, entries, keep=True):
@@ -63,38 +68,90 @@ def rewritten(path, entries, keep=True):
     return path
 
 
+WHOLE = {"dtype": "F64", "shape": [3, 2], "data_offsets": [0, 48]}
+
+
 @pytest.mark.parametrize("shape", [[2**70, 0], [0, 2**48], [3, 2, 1], [6], "32", None, [-1, -6], [True, 6]])
 def test_impossible_shapes_are_refused_before_anything_is_made(tmp_path, shape):
-    path = rewritten(small(tmp_path / "file"), {"a": {"dtype": "F64", "shape": shape, "data_offsets": [0, 0]}}, False)
-    with pytest.raises(BagwiseError, match=r"file is damaged: its a (cannot be|has shape .*; expected 2 dimensions)"):
-        read_tensors(path, KIND, {1: TABLE})
+    path = rewritten(small(tmp_path / "file"), {"a": WHOLE | {"shape": shape}})
+    with pytest.raises(BagwiseError, match=r"file (is damaged: its a |is not a file of bagwise, or was cut short)"):
+        read(path)
 
 
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ({"dtype": "F32"}, "its a has dtype float32; expected float64"),
-        ({"dtype": "<U200000000"}, "its a has dtype <U200000000; expected float64"),
-        ({"dtype": ["F64"]}, "its a cannot be"),
-        ({"shape": [2, 3]}, "its a has shape .2, 3.; expected 2 x 2, because 2 is 2"),
-        ({"shape": [2, 2], "data_offsets": [0, 32]}, "its b has shape .3,.; expected 2, because n is 2"),
-        ({"data_offsets": [0, 49]}, "48 bytes"),
-        ({"data_offsets": [8, 56]}, "48 bytes; it may have been cut short"),
-        ({"data_offsets": [48, 0]}, "48 bytes"),
-        ({"data_offsets": [3, 51]}, "tensors do not fill the 51 bytes after the header; expected tensors without gaps"),
+        ({"dtype": "I64"}, "its a has dtype int64; expected float64"),
+        ({"dtype": "C64"}, "its a cannot have the type C64"),
+        ({"dtype": "<U200000000"}, "its header cannot be read"),
+        ({"dtype": ["F64"]}, "its header cannot be read"),
+        ({"shape": [2, 3]}, "its a has shape .2, 3.; expected n x 2"),
+        ({"shape": [2, 2], "data_offsets": [0, 32]}, "its header cannot be read"),
+        ({"data_offsets": [0, 49]}, "its header cannot be read"),
+        ({"data_offsets": [8, 56]}, "its header cannot be read"),
+        ({"data_offsets": [48, 0]}, "its header cannot be read"),
+        ({"data_offsets": [3, 51]}, "its header cannot be read"),
     ],
 )
 def test_tensors_are_checked_against_the_table(tmp_path, entry, message):
-    whole = {"dtype": "F64", "shape": [3, 2], "data_offsets": [0, 48]}
-    path = rewritten(small(tmp_path / "file"), {"a": whole | entry})
+    path = rewritten(small(tmp_path / "file"), {"a": WHOLE | entry})
     with pytest.raises(BagwiseError, match=message):
-        read_tensors(path, KIND, {1: TABLE})
+        read(path)
+
+
+@pytest.mark.parametrize("change", [slice(None, -1), slice(None, 70), slice(None, 7), slice(None, 0)])
+def test_files_of_another_length_are_refused(tmp_path, change):
+    path = small(tmp_path / "file")
+    content = path.read_bytes()
+    for wrong in (content[change], content + b"x"):
+        path.write_bytes(wrong)
+        with pytest.raises(BagwiseError, match="is not a file of bagwise, or was cut short: its header cannot be read"):
+            read(path)
+
+
+FIELDS = {
+    "n": header_field("integer null", low=0, high=9),
+    "x": header_field("number", low=0.5),
+    "name": header_field("string", choices=("one", "two")),
+    "on": header_field("boolean", optional=True),
+    "all": header_field("list object", optional=True),
+}
+SOUND = {"n": 3, "x": 1, "name": "one"}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"n": 10}, "its n is 10; expected integer or null, at least 0, at most 9"),
+        ({"n": True}, "its n is True; expected integer or null"),
+        ({"n": 3.0}, r"its n is 3\.0; expected integer or null"),
+        ({"x": 10**400}, "its x is 1000"),
+        ({"x": float("nan")}, r"its x is nan; expected number, at least 0\.5"),
+        ({"name": "three"}, "its name is 'three'; expected string, one, two"),
+        ({"name": None}, "its name is None; expected string"),
+        ({"on": 1}, "its on is 1; expected boolean"),
+        ({"all": "x"}, "its all is 'x'; expected list or object"),
+        ({"other": 1}, "its header has the unknown field 'other'"),
+    ],
+)
+def test_fields_are_checked_when_they_are_written_and_read(tmp_path, wrong, message):
+    path = tmp_path / "file"
+    for right in (SOUND, SOUND | {"n": None, "x": 0.5}, SOUND | {"on": False, "all": {"a": []}}):
+        assert read(small(path, right), fields=FIELDS)[0] == right
+    with pytest.raises(BagwiseError, match=message):
+        read(small(path, SOUND | wrong), fields=FIELDS)
+    with pytest.raises(BagwiseError, match="its header has no x; expected number"):
+        read(small(path, {"n": 3, "name": "one"}), fields=FIELDS)
+    path.unlink()
+    with pytest.raises(BagwiseError, match=message):
+        FileKind(KIND, FIELDS, {}).save(path, SOUND | wrong, {})
+    assert not list(tmp_path.iterdir())
 
 
 def test_lengths_are_those_of_the_header(tmp_path):
-    assert len(read_tensors(small(tmp_path / "file", {"n": 3}), KIND, {1: TABLE})[1]["a"]) == 3
-    with pytest.raises(BagwiseError, match=r"its a has shape .3, 2.; expected 4 x 2, because n is 4"):
-        read_tensors(small(tmp_path / "file", {"n": 4}), KIND, {1: TABLE})
+    assert len(read(small(tmp_path / "file", {"n": 3}))[1]["a"]) == 3
+    with pytest.raises(BagwiseError, match=r"its a has shape .3, 2.; expected n x 2, because n is 4"):
+        read(small(tmp_path / "file", {"n": 4}))
 
 
 def test_values_are_checked_when_they_are_read(tmp_path):
@@ -102,32 +159,62 @@ def test_values_are_checked_when_they_are_read(tmp_path):
     content = path.read_bytes()
     path.write_bytes(content[:-1] + b"\x02")
     with pytest.raises(BagwiseError, match="its b holds the byte 2; expected 0 and 1"):
-        read_tensors(path, KIND, {1: TABLE})
+        read(path)
     path.write_bytes(content[:-11] + np.float64(np.nan).tobytes() + content[-3:])
     with pytest.raises(BagwiseError, match="its a holds nan; expected finite numbers"):
-        read_tensors(path, KIND, {1: TABLE})
+        read(path)
 
 
 @pytest.mark.parametrize(("bounds", "message"), [({"low": 1}, "0.0; expected at least 1"), ({"high": 4}, "5.0; exp")])
 def test_values_have_bounds(tmp_path, bounds, message):
     path = small(tmp_path / "file")
-    assert read_tensors(path, KIND, {1: TABLE | {"a": tensor("float64", "n", 2, low=0, high=5)}})[1]["a"].max() == 5
+    assert read(path, TABLE | {"a": tensor("float64", "n", 2, low=0, high=5)})[1]["a"].max() == 5
     with pytest.raises(BagwiseError, match=f"is damaged: its a .*{message}"):
-        read_tensors(path, KIND, {1: TABLE | {"a": tensor("float64", "n", 2, **bounds)}})
+        read(path, TABLE | {"a": tensor("float64", "n", 2, **bounds)})
 
 
 def test_other_tensors_schemas_and_kinds_are_refused(tmp_path):
     path = small(tmp_path / "file")
     for table in ({"a": TABLE["a"]}, TABLE | {"c": TABLE["a"]}):
         with pytest.raises(BagwiseError, match=r"it holds the tensors \['a', 'b'\]; expected"):
-            read_tensors(path, KIND, {1: table})
-    with pytest.raises(BagwiseError, match=r"has schema 1, this version of bagwise reads 2, 3\. Upgrade"):
-        read_tensors(path, KIND, {2: TABLE, 3: TABLE})
+            read(path, table)
     with pytest.raises(BagwiseError, match=r"holds 'bagwise.Test', not 'bagwise.Other'"):
-        read_tensors(path, "bagwise.Other", {1: TABLE})
+        FileKind("bagwise.Other", None, TABLE).load(path, both)
+    for schema in (2, 0, "1", True, None):
+        with pytest.raises(
+            BagwiseError, match=r"file was written by another version of bagwise: it has schema .*reads 1"
+        ):
+            read(small(path, {"schema": schema}))
     with pytest.raises(BagwiseError, match="is a folder"):
-        read_tensors(tmp_path, KIND, {1: TABLE})
+        read(tmp_path)
     assert kind_of(tmp_path) is None
+
+
+def test_a_file_that_is_replaced_while_it_is_opened_is_read_whole(tmp_path, monkeypatch):
+    """The header is read by its path: a program that replaces the file must not mix the two."""
+    path, other = small(tmp_path / "file"), FileKind(KIND, None, None)
+    replaced = []
+
+    def replace(name, **options):
+        opened = safe_open(name, **options)
+        if not replaced:
+            replaced.append(other.save(path, {}, {"a": np.full((5, 2), 7.0)}))
+        return opened
+
+    safe_open = safetensors.safe_open
+    monkeypatch.setattr(safetensors, "safe_open", replace)
+    _, tensors = read(path)
+    assert len(replaced) == 1
+    assert tensors.keys() == {"a"}
+    assert (tensors["a"] == np.full((5, 2), 7.0)).all()
+
+
+def test_errors_of_what_is_made_of_a_file_name_it(tmp_path):
+    def fail(header, tensors):
+        raise BagwiseError("its a is odd.")
+
+    with pytest.raises(BagwiseError, match=r"file is damaged: its a is odd\."):
+        FileKind(KIND, None, TABLE).load(small(tmp_path / "file"), fail)
 
 
 DEEP = "[" * 100_000
@@ -137,24 +224,24 @@ DEEP = "[" * 100_000
 def test_headers_that_are_none(tmp_path, text):
     path = tmp_path / "file"
     path.write_bytes(len(text.encode()).to_bytes(8, "little") + text.encode())
-    with pytest.raises(BagwiseError, match=r"not a file written by Test\.save: its header cannot be read"):
-        read_tensors(path, KIND, {1: TABLE})
+    with pytest.raises(BagwiseError, match=r"is not a file of bagwise, or was cut short: its header cannot be read"):
+        read(path)
     assert kind_of(path) is None
 
 
 def test_headers_are_limited(tmp_path):
-    with pytest.raises(BagwiseError, match="at most 1048576 are accepted"):
-        small(tmp_path / "file", {"about": "x" * 2**20})
+    with pytest.raises(BagwiseError, match="at most 4194304 are accepted"):
+        small(tmp_path / "file", {"about": "x" * 2**22})
     assert not list(tmp_path.iterdir())
     path = small(tmp_path / "file")
     path.write_bytes((2**62).to_bytes(8, "little") + path.read_bytes()[8:])
-    with pytest.raises(BagwiseError, match=r"not a file written by Test\.save: its header would take"):
-        read_tensors(path, KIND, {1: TABLE})
+    with pytest.raises(BagwiseError, match=r"it would take 4611686018427387904 bytes of"):
+        read(path)
 
 
 def test_parts_that_do_not_make_up_the_array_leave_nothing(tmp_path):
-    with pytest.raises(RuntimeError, match=r"a of shape \(3,\) came in 16 bytes"):
-        write_tensors(tmp_path / "file", KIND, 1, {}, {"a": Chunks(np.dtype(float), (3,), [np.ones(2)])})
+    with pytest.raises(RuntimeError, match=r"make up .*\(2,\).*; expected .*\(3,\)"):
+        FileKind(KIND, {}, None).save(tmp_path / "file", {}, {"a": Chunks(np.dtype(float), (3,), [np.ones(2)])})
     assert not list(tmp_path.iterdir())
 
 

@@ -489,9 +489,8 @@ class File {
     void check_members() {
         const Json &kind = header.at("kind"), &number = header.at("schema");
         check(kind.is_one_of({"bagwise.Model"}), "it holds ", kind, ", not \"bagwise.Model\".");
-        check(!number.is_count(kSchema + 1), "it was written by a newer bagwise, schema ", number,
-              "; this one reads up to ", kSchema, ": upgrade.");
-        check(number.is_count(1), "its header is not that of a model: schema is ", number, '.');
+        check(number.is_count(kSchema, kSchema), "it was written by another version of bagwise: it has schema ", number,
+              ", and this one reads ", kSchema, '.');
         static constexpr const char *kNeeded[] = {
             "classes",   "criterion", "descriptor", "heads",      "items",   "kind",   "library",   "n_words",
             "normalize", "options",   "path",       "provenance", "pyramid", "schema", "tokenizer", "vocabulary_size"};

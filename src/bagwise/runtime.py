@@ -541,10 +541,10 @@ def _parse(content: np.ndarray) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     header = _decoded(about["bagwise"])
     kind, schema = header.get("kind"), header.get("schema")
     _check(kind == KIND, f"it holds {kind!r:.100}, not {KIND!r}.")
-    newer = f"it was written by a newer bagwise, schema {schema!r:.20}; this one reads up to {SCHEMA}: upgrade."
-    _check(not _is_count(schema, SCHEMA + 1), newer)
+    other = f"it was written by another version of bagwise: it has schema {schema!r:.20}, and this one reads {SCHEMA}."
+    _check(type(schema) is int and schema == SCHEMA, other)
     known = {*LAYOUT, *ABOUT} <= header.keys() <= {*LAYOUT, *ABOUT, *OPTIONAL}
-    _check(_is_count(schema, 1) and known, "its header is not that of a model.")
+    _check(known, "its header is not that of a model.")
     header = OPTIONAL | header
     arrays = {name: _array(name, entry) for name, entry in entries.items()}
     ends = [0, *sorted(end for *_, end in arrays.values())]

@@ -116,14 +116,14 @@ def test_truncated_files_are_refused(saved, tmp_path_factory, share):
     content = path.read_bytes()
     short = tmp_path_factory.mktemp("short") / "model"
     short.write_bytes(content[: int(share * len(content))])
-    with pytest.raises(BagwiseError, match=r"not a file written by ManifoldBagOfFeatures\.save|cut short"):
+    with pytest.raises(BagwiseError, match="cut short"):
         ManifoldBagOfFeatures.load(short)
 
 
 def test_other_files_are_refused(tmp_path):
     path = tmp_path / "file"
     path.write_text("hello, this is text")
-    with pytest.raises(BagwiseError, match=r"not a file written by ManifoldBagOfFeatures\.save"):
+    with pytest.raises(BagwiseError, match="is not a file of bagwise"):
         ManifoldBagOfFeatures.load(path)
     Hierarchy(3, [[0, 1]], [1.0]).save(path)
     with pytest.raises(BagwiseError, match=r"holds 'bagwise\.Hierarchy', not 'bagwise\.ManifoldBagOfFeatures'"):
@@ -136,12 +136,12 @@ def test_other_files_are_refused(tmp_path):
     ("header", "message"),
     [
         (lambda h: h.update(schema=99), "has schema 99"),
-        (lambda h: h.pop("parameters"), "not a whole file.*parameters"),
-        (lambda h: h["numbers"].pop("scale_"), "not a whole file.*scale_"),
-        (lambda h: h["numbers"].update(scale_=0), "scale_ is 0.0"),
-        (lambda h: h["numbers"].update(n_features_in_=7), r"shape \(4, 2\), for 7 features"),
-        (lambda h: h["parameters"].update(n_words=-1), "parameters that are not accepted.*n_words"),
-        (lambda h: h["parameters"].update(colour="red"), "parameters that are not accepted.*colour"),
+        (lambda h: h.pop("parameters"), "its header has no parameters"),
+        (lambda h: h.pop("scale_"), "its header has no scale_"),
+        (lambda h: h.update(scale_=0), "its scale_ is 0; expected number, at least"),
+        (lambda h: h.update(n_features_in_=7), "because n_features_in_ is 7"),
+        (lambda h: h["parameters"].update(n_words=-1), "is damaged: .*n_words"),
+        (lambda h: h["parameters"].update(colour="red"), "is damaged: .*colour"),
     ],
 )
 def test_headers_are_not_trusted(saved, tmp_path, header, message):

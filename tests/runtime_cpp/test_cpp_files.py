@@ -7,8 +7,8 @@ import subprocess
 
 import numpy as np
 import pytest
-from app.model.test_hostile_model_files import COMPACT, ENTRIES, HEADERS, LIBRARY_HEADERS, with_entry
 
+from app.model.test_hostile_model_files import COMPACT, ENTRIES, HEADERS, LIBRARY_HEADERS, with_entry
 from bagwise import Bags, BagwiseError, Hierarchy, Model, runtime
 from bagwise.app.model.files import model_bytes
 from bagwise.descriptors import HogLbp, KeypointSIFT

@@ -12,7 +12,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
 
 from bagwise import BagwiseError, LatentDirichlet
-from bagwise.topics import exchange, latent_dirichlet
+from bagwise.topics import latent_dirichlet
 from bagwise.topics.inference import infer, split_tokens, to_counts, topic_bound, topic_weights
 from helpers import topic_counts
 
@@ -239,9 +239,9 @@ def test_files(tmp_path):
 def test_files_without_words_or_topics_are_damaged(shape, tmp_path):
     lda = LatentDirichlet(2, max_iter=1, random_state=0).fit(np.eye(4))
     path = lda.save(tmp_path / "topics.safetensors")
-    header, state = exchange.read_model(path)
+    header, state = latent_dirichlet._FILE.load(path, lambda *parts: parts)
     changed = {"topic_counts": np.zeros(shape), "alpha": np.ones(shape[0])}
-    exchange.write_model(path, header, state | changed)
+    latent_dirichlet._FILE.save(path, header, state | changed)
     with pytest.raises(BagwiseError, match=r"topics\.safetensors is damaged: it needs a topic and a word"):
         LatentDirichlet.load(path)
 

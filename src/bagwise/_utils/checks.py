@@ -45,7 +45,7 @@ def check_n_jobs(n_jobs: Any) -> int | None:
     return None if n_jobs is None else check_integer(n_jobs, "n_jobs", -MOST_JOBS, MOST_JOBS)
 
 
-def check_stored_parameters(parameters: Any, path: Any, **most: int) -> None:
+def check_stored_parameters(parameters: Any, **most: int) -> None:
     """Raise an error for numbers among the parameters in a file that nobody gives: they overflow, or never end.
 
     `most` are the largest values of some parameters.
@@ -58,7 +58,7 @@ def check_stored_parameters(parameters: Any, path: Any, **most: int) -> None:
             sound = value is None or (whole and value != 0 and abs(value) <= MOST_JOBS)
         if not sound:
             accepted = "None, or a number of threads" if name == "n_jobs" else f"numbers up to {limit}"
-            raise BagwiseError(f"{path} is damaged: its {name} is {value!r:.40}; expected {accepted}.")
+            raise BagwiseError(f"its {name} is {value!r:.40}; expected {accepted}.")
 
 
 def as_numpy(values: Any) -> NDArray[Any]:

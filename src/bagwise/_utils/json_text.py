@@ -7,10 +7,11 @@ import re
 from itertools import islice
 from typing import Any
 
-__all__ = ["MOST_PARTS", "parse_json"]
+__all__ = ["MOST_PARTS", "check_depth", "parse_json"]
 
 # Parts of a JSON text that are accepted: with 64 to 100 bytes each, 200 MB at most.
 MOST_PARTS = 1 << 21
+_DEEPEST = 64  # lists and objects inside each other
 _PART = re.compile(r'[,\[{]|"(?:[^"\\]++|\\.)*+"?', re.DOTALL)  # a string to the end if it has none: linear time
 
 
@@ -31,3 +32,14 @@ def parse_json(text: str | bytes, most_parts: int = MOST_PARTS) -> Any:
         if n_parts > most_parts:
             raise ValueError(f"it has more than {most_parts:,} strings, lists, objects and commas")
     return json.loads(whole)
+
+
+def check_depth(value: Any) -> None:
+    """Raise ValueError for a JSON value that is nested in more than 64 lists and objects."""
+    level = [value]
+    for _ in range(_DEEPEST):
+        inside = (one.values() if isinstance(one, dict) else one for one in level)
+        level = [one for held in inside for one in held if isinstance(one, (dict, list, tuple))]
+        if not level:
+            return
+    raise ValueError(f"it is nested in more than {_DEEPEST} lists and objects")

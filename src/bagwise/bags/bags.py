@@ -11,18 +11,21 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from bagwise._io.tensors import read_tensors, tensor
+from bagwise._io.tensors import FileKind, tensor
 from bagwise._utils.checks import as_count, as_numpy, as_offsets, as_positions, as_values, chosen_numbers, generator
 from bagwise.errors import BagwiseError
 
 __all__ = ["Bags"]
 
-FILE_KIND, FILE_SCHEMA = "bagwise.Bags", 1
-_TENSORS = {
-    "values": tensor("", "n_rows", "n_features", mapped=True),
-    "positions": tensor("float32", "n_rows", 2, mapped=True, optional=True),
-    "offsets": tensor("int64", "n_bags + 1"),
-}
+FILE = FileKind(
+    "bagwise.Bags",
+    {},
+    {
+        "values": tensor("", "n_rows", "n_features", mapped=True),
+        "positions": tensor("float32", "n_rows", 2, mapped=True, optional=True),
+        "offsets": tensor("int64", "n_bags + 1"),
+    },
+)
 
 # Rows that `subsample` shuffles at a time, about.
 _SHUFFLED_ROWS = 1 << 20
@@ -429,14 +432,14 @@ class Bags:
         -------
         bags : Bags
         """
-        _, tensors = read_tensors(path, FILE_KIND, {FILE_SCHEMA: _TENSORS}, mmap=mmap, verify=verify)
-        values, offsets, positions = tensors["values"], tensors["offsets"], tensors.get("positions")
-        try:
+
+        def make(_: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Bags:
+            values, offsets, positions = tensors["values"], tensors["offsets"], tensors.get("positions")
             if verify or not mmap:
                 return cls(values, offsets, positions, dtype=None)
             return cls._wrap(values, as_offsets(offsets, len(values)), positions)
-        except BagwiseError as error:
-            raise BagwiseError(f"{os.fspath(path)} is damaged: {error}") from error
+
+        return FILE.load(path, make, mmap=mmap, verify=verify)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Bags):

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from bagwise._io.atomic import open_atomically
-from bagwise._io.tensors import check_file_path, header_bytes, write_array
+from bagwise._io.tensors import TensorWriter, check_file_path
 from bagwise._utils.checks import as_count, as_dtype, as_values
 from bagwise._utils.memory import parse_size
-from bagwise.bags.bags import FILE_KIND, FILE_SCHEMA, Bags, offsets_of
+from bagwise.bags.bags import FILE, Bags, offsets_of
 from bagwise.errors import BagwiseError
 
 __all__ = ["BagsSpool", "BagsWriter"]
@@ -74,13 +74,12 @@ class BagsWriter:
         self._dtype = as_dtype(np.float32 if dtype is None else dtype, np.empty(0))
         self._positions: list[NDArray[np.float32]] | None = [] if positions else None
         self._lengths: list[NDArray[np.int64]] = []
-        self._file: BinaryIO | None = None
-        self._checksum = 0  # of the values
+        self._writer: TensorWriter | None = None
 
     def __enter__(self) -> BagsWriter:
         self._opened = open_atomically(self.path)
-        self._file = self._opened.__enter__()
-        self._file.write(bytes(_HEADER_SIZE))
+        self._writer = TensorWriter(self._opened.__enter__(), FILE.name, {}, _HEADER_SIZE)
+        self._writer.write("values", np.empty((0, self.n_features), self._dtype))
         return self
 
     def append(self, values: Any, positions: Any = None) -> None:
@@ -89,7 +88,7 @@ class BagsWriter:
 
     def extend(self, bags: Bags) -> None:
         """Write several bags."""
-        if self._file is None:
+        if self._writer is None:
             raise BagwiseError("Bags are written in a with block: with BagsWriter(path, n_features) as writer: ...")
         if bags.n_rows and bags.n_features != self.n_features:
             raise BagwiseError(f"{self.path} takes {self.n_features} features, got bags with {bags.n_features}.")
@@ -97,8 +96,8 @@ class BagsWriter:
             needs = "needs positions" if bags.positions is None else "was opened without positions (positions=True)"
             raise BagwiseError(f"{self.path} {needs}.")
         same = bags.values.dtype == self._dtype
-        values = bags.values if same else as_values(bags.values, self._dtype)
-        self._checksum = write_array(self._file, values, self._checksum)
+        if bags.n_rows:
+            self._writer.write("values", bags.values if same else as_values(bags.values, self._dtype))
         self._lengths.append(bags.lengths)
         if self._positions is not None and bags.positions is not None:
             self._positions.append(bags.positions)
@@ -106,30 +105,17 @@ class BagsWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        file, self._file = self._file, None
-        if kind is None and file is not None:
+        writer, self._writer = self._writer, None
+        if kind is None and writer is not None:
             try:
-                self._finish(file)
+                if self._positions is not None:
+                    writer.write("positions", np.concatenate([np.empty((0, 2), np.float32), *self._positions]))
+                writer.write("offsets", offsets_of(np.concatenate([np.empty(0, np.int64), *self._lengths])))
+                writer.finish()
             except BaseException as failure:  # a full disk, for instance: nothing half-written is left
                 self._opened.__exit__(type(failure), failure, failure.__traceback__)
                 raise
         self._opened.__exit__(kind, error, trace)
-
-    def _finish(self, file: BinaryIO) -> None:
-        """Write what comes after the values, then the header."""
-        offsets = offsets_of(np.concatenate([np.empty(0, np.int64), *self._lengths]))
-        forms: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {
-            "values": (self._dtype, (int(offsets[-1]), self.n_features))
-        }
-        checksums = {"values": self._checksum}
-        others = {"offsets": offsets}
-        if self._positions is not None:
-            others = {"positions": np.concatenate([np.empty((0, 2), np.float32), *self._positions]), **others}
-        for name, array in others.items():
-            checksums[name] = write_array(file, array)
-            forms[name] = (array.dtype, array.shape)
-        file.seek(0)
-        file.write(header_bytes(FILE_KIND, FILE_SCHEMA, {}, forms, checksums, size=_HEADER_SIZE))
 
 
 class BagsSpool:

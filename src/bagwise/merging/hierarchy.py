@@ -11,16 +11,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bagwise._io.tensors import read_tensors, tensor, write_tensors
+from bagwise._io.tensors import FileKind, header_field, tensor
 from bagwise._utils.checks import check_integer
 from bagwise.errors import BagwiseError
 
 __all__ = ["Hierarchy"]
 
-_KIND = "bagwise.Hierarchy"
-_SCHEMA = 1
 _MOST_WORDS = 1 << 26  # of a file: a few merges may be those of any number of words
-_TENSORS = {"merges": tensor("int64", "n_merges", 2), "scores": tensor("float64", "n_merges")}
+_FILE = FileKind(
+    "bagwise.Hierarchy",
+    {"n_words": header_field("integer", low=0, high=_MOST_WORDS), "criterion": header_field("string")},
+    {"merges": tensor("int64", "n_merges", 2), "scores": tensor("float64", "n_merges")},
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -300,21 +302,12 @@ class Hierarchy:
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the hierarchy to a safetensors file, atomically. Loading it runs no code."""
         header = {"n_words": self.n_words, "criterion": self.criterion}
-        return write_tensors(path, _KIND, _SCHEMA, header, {"merges": self.merges, "scores": self.scores})
+        return _FILE.save(path, header, {"merges": self.merges, "scores": self.scores})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Hierarchy:
         """Read a hierarchy that `save` wrote."""
-        header, tensors = read_tensors(path, _KIND, {_SCHEMA: _TENSORS})
-        n_words, criterion = header.get("n_words"), header.get("criterion", "")
-        try:
-            if type(n_words) is not int or not 0 <= n_words <= _MOST_WORDS:
-                raise BagwiseError(f"it claims {n_words!r:.40} words; expected an integer up to {_MOST_WORDS}.")
-            if not isinstance(criterion, str):
-                raise BagwiseError(f"its criterion is {criterion!r:.40}; expected a string.")
-            return cls(n_words, tensors["merges"], tensors["scores"], criterion)
-        except BagwiseError as error:
-            raise BagwiseError(f"{os.fspath(path)} is damaged: {error}") from error
+        return _FILE.load(path, lambda header, tensors: cls(**header, **tensors))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Hierarchy):

@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from bagwise._io.tensors import read_tensors, tensor, write_tensors
+from bagwise._io.tensors import FileKind, header_field, tensor
 from bagwise._utils.checks import check_integer
 from bagwise._utils.matrices import checked_csr, class_sums, count_unit, first_not_finite
 from bagwise._utils.memory import check_memory
@@ -31,27 +31,33 @@ __all__ = ["Statistics"]
 
 Gram = Any  # a dense symmetric float64 array, or the upper triangle as a CSR array
 
-_KIND = "bagwise.Statistics"
-_SCHEMA = 1
 # Integers below this are exact in float64.
 _EXACT = 2.0**53
 _ARRAYS = ("class_sizes", "class_sums", "smallest", "largest", "whole", "stored")
 _PARTS = ("gram", "frequencies")  # optional arrays
-_NOTHING = np.empty((0, 0))
-_TENSORS = {
-    "class_sizes": tensor("int64", "n_classes", low=0),
-    "class_sums": tensor("float64", "n_classes", "n_words", finite=True),
-    "smallest": tensor("float64", "n_words"),
-    "largest": tensor("float64", "n_words"),
-    "whole": tensor("bool", "n_words"),
-    "stored": tensor("int64", "n_words", low=0),
-    # of any shape: empty where there is none, and a Gram matrix may be sparse
-    "gram": tensor("float64", finite=True),
-    "gram_indices": tensor("int32 int64", "n_stored"),
-    "gram_indptr": tensor("int32 int64", "n_rows + 1"),
-    "deviations": tensor("float64", "n_deviations", finite=True),
-    "frequencies": tensor("float64", finite=True),
-}
+_FILE = FileKind(
+    "bagwise.Statistics",
+    {
+        "classes": header_field("list"),
+        "dtype": header_field("string"),
+        "sparse": header_field("boolean"),
+        "unit": header_field("number null"),
+        "n_labels": header_field("integer", low=1),
+    },
+    {
+        "class_sizes": tensor("int64", "n_classes", low=0),
+        "class_sums": tensor("float64", "n_classes", "n_words", finite=True),
+        "smallest": tensor("float64", "n_words"),
+        "largest": tensor("float64", "n_words"),
+        "whole": tensor("bool", "n_words"),
+        "stored": tensor("int64", "n_words", low=0),
+        "gram": tensor("float64", finite=True, optional=True),  # with one dimension: the numbers of a sparse matrix
+        "gram_indices": tensor("int32 int64", "n_stored", optional=True),
+        "gram_indptr": tensor("int32 int64", "n_rows + 1", optional=True),
+        "deviations": tensor("float64", "n_words", finite=True, optional=True),
+        "frequencies": tensor("float64", finite=True, optional=True),
+    },
+)
 _MOST_CHARACTERS = 1 << 26  # of names of classes in a file, each with the width of the longest
 _CLASS_TYPES = {np.dtype(code).str for code in "?bhilqBHILQefd"}
 
@@ -391,50 +397,37 @@ class Statistics:
             raise BagwiseError(
                 f"Names of classes are written as numbers or strings; got {_some(self.classes)}. Number the classes."
             )
-        tensors = {name: getattr(self, name) for name in _ARRAYS}
-        tensors["frequencies"] = _NOTHING if self.frequencies is None else self.frequencies
-        tensors["gram"] = _NOTHING if self.gram is None else self.gram
-        tensors["deviations"] = np.empty(0) if self.deviations is None else self.deviations
-        tensors["gram_indices"] = tensors["gram_indptr"] = np.empty(0, dtype=np.int32)
+        names_of_arrays = (*_ARRAYS, *_PARTS, "deviations")
+        tensors = {name: getattr(self, name) for name in names_of_arrays if getattr(self, name) is not None}
         if sp.issparse(self.gram):
-            lists = (self.gram.data, self.gram.indices, self.gram.indptr)
-            tensors["gram"], tensors["gram_indices"], tensors["gram_indptr"] = lists
+            tensors |= {"gram": self.gram.data, "gram_indices": self.gram.indices, "gram_indptr": self.gram.indptr}
         header = {
             "classes": names,
             "dtype": "object" if self.classes.dtype.kind == "O" else self.classes.dtype.str,
             "sparse": self.sparse,
             "unit": self.unit if np.isfinite(self.unit) else None,
             "n_labels": self.n_labels,
-            "parts": [part for part in _PARTS if getattr(self, part) is not None],
         }
-        return write_tensors(path, _KIND, _SCHEMA, header, tensors)
+        return _FILE.save(path, header, tensors)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Statistics:
         """Read statistics that `save` wrote."""
-        header, tensors = read_tensors(path, _KIND, {_SCHEMA: _TENSORS})
-        try:
-            classes = _read_classes(header["classes"], header["dtype"])
-            if type(header["sparse"]) is not bool:
-                raise BagwiseError(f"its sparse is {header['sparse']!r:.40}, expected true or false")
-            if not isinstance(header["parts"], list) or not all(part in _PARTS for part in header["parts"]):
-                raise BagwiseError(f"its parts are {header['parts']!r:.100}, expected some of {list(_PARTS)}")
-            parts: dict[str, Any] = {part: tensors[part] for part in _PARTS if part in header["parts"]}
-            if "gram" in parts:
-                parts["deviations"] = tensors["deviations"]
-            if "gram" in parts and parts["gram"].ndim == 1:
-                lists = (parts["gram"], tensors["gram_indices"], tensors["gram_indptr"])
+
+        def make(header: dict[str, Any], tensors: dict[str, Any]) -> Statistics:
+            header["classes"] = _read_classes(header["classes"], header.pop("dtype"))
+            header["unit"] = np.inf if header["unit"] is None else float(header["unit"])
+            if ("gram" in tensors) != ("deviations" in tensors):
+                raise BagwiseError("it has one of gram and deviations; expected both or none")
+            if "gram_indptr" in tensors:
+                lists = (tensors["gram"], tensors.pop("gram_indices"), tensors.pop("gram_indptr"))
                 try:
-                    parts["gram"] = checked_csr(*lists, (len(tensors["smallest"]),) * 2)
+                    tensors["gram"] = checked_csr(*lists, (len(tensors["smallest"]),) * 2)
                 except BagwiseError as error:
                     raise BagwiseError(f"its gram, gram_indices or gram_indptr are damaged. {error}") from error
-            arrays = {name: tensors[name] for name in _ARRAYS}
-            unit = header["unit"]
-            unit = np.inf if unit is None else float(unit)
-            known: dict[str, Any] = arrays | parts | {"unit": unit, "n_labels": header["n_labels"]}
-            return cls(classes=classes, sparse=header["sparse"], **known)
-        except (ValueError, KeyError, TypeError, OverflowError) as error:
-            raise BagwiseError(f"{os.fspath(path)} is not a whole file written by Statistics.save: {error}") from error
+            return cls(**header, **tensors)
+
+        return _FILE.load(path, make)
 
     def __sizeof__(self) -> int:
         # Dask asks for it

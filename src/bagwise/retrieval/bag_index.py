@@ -13,7 +13,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bagwise._io.tensors import read_tensors, write_tensors
 from bagwise._utils.checks import check_integer
 from bagwise._utils.devices import device_module
 from bagwise._utils.threads import number_of_threads
@@ -21,7 +20,16 @@ from bagwise.errors import BagwiseError, unknown_name
 from bagwise.retrieval._plain import BLOCK_ITEMS, CHI2, INTERSECTION
 from bagwise.retrieval.blocks import Block
 from bagwise.retrieval.candidates import STRUCTURES, Candidates, Cells
-from bagwise.retrieval.files import KIND, SCHEMA, TENSORS, SavedIndex, index_from_tensors, index_to_tensors
+from bagwise.retrieval.files import (
+    FILE,
+    blocks_from_tensors,
+    blocks_to_tensors,
+    cells_from_tensors,
+    cells_to_tensors,
+    ids_from_tensors,
+    ids_to_tensors,
+    plain_metadata,
+)
 from bagwise.retrieval.histograms import METRICS, NORMS, Queries, check_histograms, prepare
 from bagwise.retrieval.identifiers import Identifiers
 from bagwise.retrieval.store import Store
@@ -462,7 +470,7 @@ class BagIndex:
         What is in a file already is copied in pieces, so a mapped index larger than memory can be saved. It may replace
         the file that it was loaded from.
         """
-        return write_tensors(path, KIND, SCHEMA, *self.to_tensors(), private=True)
+        return FILE.save(path, *self.to_parts(), private=True)
 
     @classmethod
     def load(
@@ -485,35 +493,43 @@ class BagIndex:
         -------
         index : BagIndex
         """
-        header, tensors = read_tensors(path, KIND, {SCHEMA: TENSORS}, mmap=mmap, verify=verify)
-        try:
-            return cls.from_tensors(header, tensors, verify=verify or not mmap, n_jobs=n_jobs)
-        except BagwiseError as error:
-            raise BagwiseError(f"{os.fspath(path)} {error}") from error
+        checked = verify or not mmap
 
-    def to_tensors(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Give header and tensors of the file, for other files that hold an index."""
+        def make(header: dict[str, Any], tensors: dict[str, Any]) -> BagIndex:
+            return cls.from_parts(header, tensors, verify=checked, n_jobs=n_jobs)
+
+        return FILE.load(path, make, mmap=mmap, verify=verify)
+
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return header and tensors of the file, for other files that hold an index."""
         store, cells = self._written(), None
         if store is not None and self._candidates is not None and len(store):
             self._candidates.update(store, self._n_threads)
             cells = self._candidates.cells()
-        parameters = self._fixed | {"n_candidates": self.n_candidates, "n_probe": self.n_probe}
-        return index_to_tensors(SavedIndex(parameters, self.metadata, self.n_words, self.blocks(), self._ids, cells))
+        header = {
+            "parameters": self._fixed | {"n_candidates": self.n_candidates, "n_probe": self.n_probe},
+            "metadata": plain_metadata(self.metadata),
+            "n_words": self.n_words,
+            "ids": self._ids.kind,
+            "next_number": self._ids.next_number,
+        }
+        tensors = blocks_to_tensors(self.blocks(), self.n_words or 0)
+        return header, tensors | ids_to_tensors(self._ids) | cells_to_tensors(cells)
 
     @classmethod
-    def from_tensors(
-        cls, header: Mapping[str, Any], tensors: dict[str, NDArray[Any]], *, verify: bool, n_jobs: int | None = None
+    def from_parts(
+        cls, header: Mapping[str, Any], tensors: Mapping[str, Any], *, verify: bool, n_jobs: int | None = None
     ) -> BagIndex:
-        """Undo `to_tensors`, `verify` looks at all values. Errors begin with a verb: the caller names the file."""
-        saved = index_from_tensors(header, tensors, verify)
-        try:
-            index = cls(**saved.parameters, n_jobs=n_jobs, metadata=saved.metadata)
-        except (BagwiseError, TypeError) as error:
-            raise BagwiseError(f"cannot be opened: {error}") from error
-        if saved.n_words is not None:
-            index._state = _State(Store(index._metric, saved.n_words, tuple(saved.blocks)), [], [])
-        index._ids = saved.identifiers
-        index._candidates = index._new_candidates(saved.cells)
+        """Undo `to_parts`, for a header and tensors that `FILE` accepts; `verify` looks at all values."""
+        for name, value in header["parameters"].items():
+            if type(value) is int and abs(value) >= 2**63:
+                raise BagwiseError(f"its {name!s:.40} is {value!r:.40}; expected an integer of 64 bits")
+        index, n_words = cls(**header["parameters"], n_jobs=n_jobs, metadata=header["metadata"]), header["n_words"]
+        blocks = blocks_from_tensors(tensors, n_words or 0, verify)
+        if n_words is not None:
+            index._state = _State(Store(index._metric, n_words, tuple(blocks)), [], [])
+        index._ids = ids_from_tensors(header, tensors, verify)
+        index._candidates = index._new_candidates(cells_from_tensors(tensors))
         return index
 
     def __repr__(self) -> str:

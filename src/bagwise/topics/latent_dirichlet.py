@@ -19,14 +19,15 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from bagwise._compat import N_JOBS, Interval, StrOptions, _fit_context
-from bagwise._utils.checks import reset_fitted
+from bagwise._io.tensors import FileKind, PackedStrings, header_field, tensor
+from bagwise._utils.checks import check_stored_parameters, reset_fitted
 from bagwise._utils.devices import device_module
 from bagwise._utils.matrices import is_whole
 from bagwise._utils.progress import ProgressBar
 from bagwise._utils.validation import as_floats, check_sample_weight
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.topics.documents import TopicModel
-from bagwise.topics.exchange import read_fitted, read_model, write_model
+from bagwise.topics.exchange import read_fitted
 from bagwise.topics.inference import SMOOTHINGS, check_topics_fit
 from bagwise.topics.sampling import FEWEST_SWEEPS, can_sample, sample_topics
 from bagwise.topics.training import (
@@ -47,6 +48,26 @@ PASSES = {"vb": 100, "online": 50, "gibbs": 300}
 SOLVERS = ("auto", *PASSES)
 PRIORS = ("auto", "fixed", "symmetric", "asymmetric")
 STARTS = ("sampled", "random")
+_MOST_UPDATES = 100_000  # of the topics of a document in a file, where they do not converge
+_COUNT = header_field("integer", low=0, high=(1 << 53) - 1)
+_FILE = FileKind(
+    "bagwise.LatentDirichlet",
+    {
+        "parameters": header_field("object"),
+        "n_updates": _COUNT,
+        "n_iter": _COUNT,
+        "n_documents_seen": _COUNT,
+        "bound": header_field("number null"),
+        "solver": header_field("string null", choices=tuple(PASSES)),
+    },
+    {
+        "topic_counts": tensor("float64", "n_topics", "n_words", finite=True, low=0),
+        "alpha": tensor("float64", "n_topics", finite=True),
+        "bounds": tensor("float64", "n_bounds"),
+        "names": tensor("uint8", "n_bytes", optional=True),
+        "name_offsets": tensor("int64", "n_words + 1", optional=True),
+    },
+)
 
 
 class LatentDirichlet(TopicModel):
@@ -521,12 +542,14 @@ class LatentDirichlet(TopicModel):
             "n_updates": self.n_batch_iter_,
             "n_iter": self.n_iter_,
             "n_documents_seen": self.n_samples_seen_,
-            "words": self.feature_names_in_.tolist() if hasattr(self, "feature_names_in_") else None,
             "bound": getattr(self, "bound_", None),
             "solver": getattr(self, "solver_", None),
         }
         state = {"topic_counts": self.components_, "alpha": self.doc_topic_prior_, "bounds": self.bounds_}
-        return write_model(path, header, state)
+        if hasattr(self, "feature_names_in_"):
+            words = PackedStrings.of(self.feature_names_in_.tolist())
+            state |= {"names": words.text, "name_offsets": words.offsets}
+        return _FILE.save(path, header, state)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -540,22 +563,28 @@ class LatentDirichlet(TopicModel):
         -------
         lda : LatentDirichlet
         """
-        header, state = read_model(path)
-        try:
+
+        def make(header: dict[str, Any], state: dict[str, NDArray[Any]]) -> Any:
+            counts, alpha = state["topic_counts"], state["alpha"]
+            if 0 in counts.shape or not (alpha > 0).all():
+                raise BagwiseError("it needs a topic and a word, and priors above 0")
+            check_stored_parameters(header["parameters"], max_doc_update_iter=_MOST_UPDATES)
             lda = cls(**header["parameters"])
             lda._validate_params()
-        except (TypeError, ValueError) as error:
-            what = "has parameters that this version does not accept"
-            raise BagwiseError(f"{os.fspath(path)} {what}: {error}") from error
-        lda.n_features_in_ = state["topic_counts"].shape[1]
-        if header["words"] is not None:
-            lda.feature_names_in_ = np.array(header["words"], dtype=object)
-        restored = State(state["topic_counts"].T, state["alpha"], n_updates=header["n_updates"])
-        lda._store(restored, state["bounds"].tolist(), header["n_documents_seen"], header["solver"])
-        lda.n_iter_ = header["n_iter"]
-        if header["bound"] is not None:
-            lda.bound_ = header["bound"]
-        return lda
+            lda.n_features_in_ = counts.shape[1]
+            if "names" in state:
+                words = PackedStrings(state["names"], state["name_offsets"]).tolist()
+                if len(words) != counts.shape[1]:
+                    raise BagwiseError(f"it has {len(words)} names; expected one of each of {counts.shape[1]} words")
+                lda.feature_names_in_ = np.array(words, dtype=object)
+            restored = State(counts.T, alpha, n_updates=header["n_updates"])
+            lda._store(restored, state["bounds"].tolist(), header["n_documents_seen"], header["solver"])
+            lda.n_iter_ = header["n_iter"]
+            if header["bound"] is not None:
+                lda.bound_ = header["bound"]
+            return lda
+
+        return _FILE.load(path, make)
 
 
 # what a parameter `model` of other estimators may be

@@ -221,10 +221,10 @@ def test_models_and_indexes_from_the_future(made, tmp_path):
     for arguments in (["info"], ["evaluate"], ["cut", "--groups", 2]):
         name, *rest = arguments
         source = [made / "texts.csv"] if name == "evaluate" else []
-        assert "newer bagwise" in bagwise(name, tmp_path / "new.bagwise", *source, *rest, code=1)
+        assert "another version of bagwise" in bagwise(name, tmp_path / "new.bagwise", *source, *rest, code=1)
     shutil.copy(made / "texts.index", tmp_path / "new.index")
     from_the_future(tmp_path / "new.index")
-    assert "Upgrade bagwise" in bagwise("search", tmp_path / "new.index", "-t", "x", code=1)
+    assert "another version of bagwise" in bagwise("search", tmp_path / "new.index", "-t", "x", code=1)
     content = (made / "texts.index").read_bytes()
     (tmp_path / "new.index").write_bytes(content[:-20])
     assert "cut short" in bagwise("info", tmp_path / "new.index", code=1)

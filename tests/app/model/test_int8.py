@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from bagwise import BagwiseError, Hierarchy, Model, runtime
-from bagwise._io.tensors import write_tensors
 from bagwise.app.model import Head, files
 from bagwise.app.model.compact import encoded_rows
 from model_cases import MADE, TEXTS, refused, two_vocabularies
@@ -128,7 +127,7 @@ def test_files_that_lie_are_refused(case, tmp_path):
     changes, arrays, message = HOSTILE[case]
     tensors = {name: array for name, array in (tensors | arrays).items() if array is not None}
     header |= changes
-    path = write_tensors(tmp_path / "m.bagwise", runtime.KIND, header["schema"], header, tensors)
+    path = files._FILE.save(tmp_path / "m.bagwise", header, tensors)
     library_only = case == "integers that only the library reads"
     refused(path, message, by=["library"] if library_only else ["library", "runtime"])
     if library_only:
@@ -139,5 +138,5 @@ def test_heads_of_before_the_edits_are_not_of_8_bits(tmp_path):
     header, tensors = files.parts_of(MADE["edited"]().quantize())
     (name,) = (name for name in tensors if name.startswith("unedited_head") and name.endswith("coef"))
     tensors |= {name: encoded_rows(tensors[name])[0], runtime.scale_name(name): encoded_rows(tensors[name])[1]}
-    path = write_tensors(tmp_path / "m.bagwise", runtime.KIND, 3, header, tensors)
+    path = files._FILE.save(tmp_path / "m.bagwise", header, tensors)
     refused(path, f"Its array '{name}' is", by=["library"])

@@ -66,7 +66,6 @@ class Session:
         self.progress = ProgressBar(enabled=not quiet and sys.stderr.isatty(), log=self.log)
         self.resumes: bool | None = None  # whether a run with the same options goes on where this one ended
         self._answer: dict[str, Any] = {"command": command}
-        self._answer_anyway: dict[str, Any] = {}
         self._skipped: dict[str, str] | None = None  # reasons by ids
         self._written: list[str] = []
         self._logger = logging.Logger(f"bagwise {command}")
@@ -148,10 +147,6 @@ class Session:
         """Add fields to the JSON object."""
         self._answer |= fields
 
-    def answer_anyway(self, **fields: Any) -> None:
-        """Add fields to the JSON object that are told also if the command fails."""
-        self._answer_anyway |= fields
-
     def wrote(self, path: str | os.PathLike[str], what: str) -> None:
         """Print that a file was written."""
         self._written.append(os.fspath(path))
@@ -161,7 +156,7 @@ class Session:
         """Print the JSON object, if requested."""
         if self.as_json:
             written = {"written": self._written} if self._written else {}
-            typer.echo(json.dumps(self._answer | self._answer_anyway | self._told_skipped() | written, allow_nan=False))
+            typer.echo(json.dumps(self._answer | self._told_skipped() | written, allow_nan=False))
 
     def fail(self, message: str, code: int) -> typer.Exit:
         """Print an error as one line and return the exception that ends the program."""
@@ -169,7 +164,7 @@ class Session:
         self.log(message, logging.ERROR)
         if self.as_json:
             told = {"command": self._answer["command"], "error": message, "exit_code": code}
-            typer.echo(json.dumps(told | self._answer_anyway | self._told_skipped()))
+            typer.echo(json.dumps(told | self._told_skipped()))
         before = f" Written before that: {', '.join(map(printable, self._written))}." if self._written else ""
         typer.echo(f"Error: {printable(message)}{before}", err=True)
         return typer.Exit(code)

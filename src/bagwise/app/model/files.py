@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 import bagwise
 from bagwise._io.locks import locked
-from bagwise._io.tensors import PackedStrings, check_depth, check_file_path, kind_of, tensor_bytes, write_tensors
-from bagwise._utils.json_text import parse_json
+from bagwise._io.tensors import FileKind, PackedStrings, check_file_path, kind_of
+from bagwise._utils.json_text import check_depth, parse_json
 from bagwise.app.model.compact import encoded_rows, encoded_weights, groups_of
 from bagwise.app.model.editing import MOST_BYTES, Unedited
 from bagwise.app.model.parts import HARD, DescriptorRecord, Head, PathErrors
@@ -29,10 +29,8 @@ from bagwise.runtime import (
     KIND,
     LARGEST,
     LOW_BITS,
-    MOST_HEADER,
     OPTIONAL,
     PATTERN,
-    SCHEMA,
     ModelFileError,
     check_classes,
     check_pattern,
@@ -50,6 +48,7 @@ from bagwise.runtime_network import joined, split
 __all__ = ["INDEX_KIND", "is_item_index", "model_bytes"]
 __all__ += ["parts_of", "read_model", "write_model"]
 
+_FILE = FileKind(KIND, None, None)  # `bagwise.runtime` describes and checks it
 INDEX_KIND = "bagwise.ItemIndex"  # of files that hold a model
 
 # The part of a file that hashes of training items may take; bytes of their entry in its header.
@@ -66,7 +65,7 @@ def write_model(path: str | os.PathLike[str], model: Any) -> Path:
     header, tensors = _parts_to_write(model)
     target = check_file_path(path)
     with locked(target):
-        return write_tensors(target, KIND, SCHEMA, header, tensors, MOST_HEADER)
+        return _FILE.save(target, header, tensors)
 
 
 def is_item_index(path: str | os.PathLike[str]) -> bool:
@@ -77,7 +76,7 @@ def is_item_index(path: str | os.PathLike[str]) -> bool:
 def model_bytes(model: Any) -> bytes:
     """Return the bytes of a model's file, for other files that hold a model."""
     header, tensors = _parts_to_write(model)
-    return tensor_bytes(KIND, SCHEMA, header, tensors, MOST_HEADER)
+    return _FILE.to_bytes(header, tensors)
 
 
 def _parts_to_write(model: Any) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -130,8 +129,6 @@ def parts_of(model: Any) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     path = model.path
     records = [{"name": record.name, "parameters": dict(record.parameters)} for record in model.descriptor_records]
     header = {
-        "kind": KIND,
-        "schema": SCHEMA,
         "library": f"bagwise {bagwise.__version__}",
         "items": model.modality,
         "vocabulary_size": model.hierarchy.n_words,

@@ -40,7 +40,7 @@ from bagwise.codebooks.pyramids import cell_names, n_cells
 from bagwise.errors import BagwiseError, parameter_name, unknown_name
 from bagwise.merging.group_statistics import GroupStatistics
 from bagwise.merging.hierarchy import Hierarchy
-from bagwise.runtime import ITEMS, MOST_GROUPS, MOST_WORDS, OPTIONAL
+from bagwise.runtime import ITEMS, KIND, MOST_GROUPS, MOST_WORDS, OPTIONAL, SCHEMA
 from bagwise.sources.contents import local_copy
 from bagwise.sources.limits import Limits
 
@@ -531,7 +531,7 @@ class Model(SmallForms, ModelViews):
 
     def info(self) -> dict[str, Any]:
         """Return the header of the model's file, a dict of JSON values."""
-        return OPTIONAL | model_files.parts_of(self)[0]
+        return {"kind": KIND, "schema": SCHEMA} | OPTIONAL | model_files.parts_of(self)[0]
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the model to one file, atomically. An existing file is replaced."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from numbers import Integral, Real
 from pathlib import Path
@@ -17,7 +18,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from bagwise._compat import N_JOBS, Interval, StrOptions, _fit_context
-from bagwise._io.tensors import read_tensors, tensor, write_tensors
+from bagwise._io.tensors import FileKind, header_field, tensor
 from bagwise._utils.checks import check_stored_parameters
 from bagwise._utils.devices import device_module
 from bagwise._utils.matrices import check_size
@@ -41,19 +42,27 @@ from bagwise.errors import BagwiseError
 
 __all__ = ["ManifoldBagOfFeatures"]
 
-_KIND = "bagwise.ManifoldBagOfFeatures"
-_SCHEMA = 1
 _FLOATS = "float32 float64"
-_TENSORS = {
-    "codebook_": tensor(_FLOATS, "n_words", "n_features", finite=True),
-    "initial_codebook_": tensor(_FLOATS, "n_words", "n_features", finite=True),
-    "objective_": tensor(_FLOATS, "n_iter", finite=True),
-    "held_out_objective_": tensor(_FLOATS, "n_held_out", finite=True),
-    "embedding_": tensor(_FLOATS, "n_objects", "n_components", finite=True),
-    "target": tensor("float64", "n_rows", "n_columns"),
-}
+_ABOVE_ZERO = header_field("number", low=sys.float_info.min)
+_FILE = FileKind(
+    "bagwise.ManifoldBagOfFeatures",
+    {
+        "parameters": header_field("object"),
+        "scale_": _ABOVE_ZERO,
+        "sigma_histogram_": _ABOVE_ZERO,
+        "n_iter_": header_field("integer", low=0),
+        "n_features_in_": header_field("integer", low=1),
+    },
+    {
+        "codebook_": tensor(_FLOATS, "n_words", "n_features_in_", finite=True),
+        "initial_codebook_": tensor(_FLOATS, "n_words", "n_features_in_", finite=True),
+        "objective_": tensor(_FLOATS, "n_values", finite=True),
+        "held_out_objective_": tensor(_FLOATS, "n_held_out", finite=True),
+        "embedding_": tensor(_FLOATS, "n_objects", "n_components", finite=True, optional=True),
+        "target": tensor("float64", "n_rows", "n_columns", optional=True),
+    },
+)
 _NOT_SAVED = ("callback", "device")
-_NUMBERS = {"scale_": float, "sigma_histogram_": float, "n_iter_": int, "n_features_in_": int}
 INITS = ("k-means", "random")
 SOURCES = ("fisher", "words")
 # Cells of the Fisher vectors that the target is learned from.
@@ -456,46 +465,33 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         given = self.get_params(deep=False)
         parameters = {name: _plain(given[name]) for name in given if name not in _NOT_SAVED}
-        numbers = {name: kind(getattr(self, name)) for name, kind in _NUMBERS.items()}
-        arrays = {name: getattr(self, name) for name in _TENSORS if name != "target"}
+        header = {"parameters": parameters, "scale_": float(self.scale_), "n_iter_": int(self.n_iter_)}
+        header |= {"sigma_histogram_": float(self.sigma_histogram_), "n_features_in_": int(self.n_features_in_)}
+        arrays = {name: getattr(self, name) for name in _FILE.tensors or ()}
         arrays["target"] = None if isinstance(self.target, str) else np.asarray(self.target, dtype=np.float64)
-        # empty: no embedding, or a target that is a name
-        arrays = {name: np.empty((0, 0)) if array is None else np.asarray(array) for name, array in arrays.items()}
-        return write_tensors(path, _KIND, _SCHEMA, {"parameters": parameters, "numbers": numbers}, arrays)
+        arrays = {name: np.asarray(array) for name, array in arrays.items() if array is not None}
+        return _FILE.save(path, header, arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ManifoldBagOfFeatures:
         """Read a model that `save` wrote."""
-        header, learned = read_tensors(path, _KIND, {_SCHEMA: _TENSORS})
-        target, words = learned.pop("target"), learned["codebook_"]
-        try:
-            parameters = dict(header["parameters"].items())
-            numbers = {name: kind(header["numbers"][name]) for name, kind in _NUMBERS.items()}
-            if words.shape[0] < 1 or words.shape[1] != numbers["n_features_in_"]:
-                raise BagwiseError(f"its words have the shape {words.shape}, for {numbers['n_features_in_']} features")
-            for name in ("scale_", "sigma_histogram_"):
-                if not (np.isfinite(numbers[name]) and numbers[name] > 0):
-                    raise BagwiseError(f"its {name} is {numbers[name]}, expected a number above 0")
-        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
-            raise BagwiseError(
-                f"{os.fspath(path)} is not a whole file written by ManifoldBagOfFeatures.save: {error}"
-            ) from error
-        check_stored_parameters(parameters, os.fspath(path))
-        unknown = sorted(parameters.keys() - cls().get_params(deep=False).keys())
-        if unknown or not isinstance(parameters.get("target"), str | None):
-            what = f"{unknown!s:.200}" if unknown else f"the target {parameters['target']!r:.40}, which is no name"
-            raise BagwiseError(f"{os.fspath(path)} holds parameters that are not accepted: {what}.")
-        if parameters.get("target") is None:
-            parameters["target"] = target
-        try:
-            model = cls().set_params(**parameters)
+
+        def make(header: dict[str, Any], learned: dict[str, NDArray[Any]]) -> ManifoldBagOfFeatures:
+            parameters = header.pop("parameters")
+            if len(learned["codebook_"]) < 1:
+                raise BagwiseError("it has no words")
+            check_stored_parameters(parameters)
+            if not isinstance(parameters.get("target"), str | None):
+                raise BagwiseError(f"its target is {parameters['target']!r:.40}; expected a name")
+            if "target" in learned:
+                parameters["target"] = learned.pop("target")
+            model = cls(**parameters)
             model._validate_params()
-        except ValueError as error:
-            raise BagwiseError(f"{os.fspath(path)} holds parameters that are not accepted: {error}") from error
-        vars(model).update(learned, **numbers)
-        if not model.embedding_.size:
-            model.embedding_ = None
-        return model
+            for name, value in {"embedding_": None, **learned, **header}.items():
+                setattr(model, name, value)
+            return model
+
+        return _FILE.load(path, make)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "n_iter_")

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
-from bagwise._io.tensors import read_tensors, tensor, write_tensors
+from bagwise._io.tensors import FileKind, header_field, tensor
 from bagwise._utils.checks import check_integer
 from bagwise._utils.hashing import PER_SEED
 from bagwise._utils.matrices import as_format, canonical, first_not_finite
@@ -23,17 +23,28 @@ from bagwise.merging.neighbors import ExactNeighbors
 
 __all__ = ["Sketch", "reverse_neighbors"]
 
-_KIND = "bagwise.Sketch"
-_SCHEMA = 1
 MOST_HASHES = 1 << 16
-_TENSORS = {
-    "sums": tensor("float32 float64", "n_features", "size", finite=True),
-    "coefficient_sums": tensor("int64", "size"),
-    "totals": tensor("float64", "n_features", finite=True),
-    "n_active": tensor("int64", "n_features", low=0),
-    "smallest": tensor("float64", "n_features"),
-    "largest": tensor("float64", "n_features"),
-}
+_FILE = FileKind(
+    "bagwise.Sketch",
+    {
+        "n_features": header_field("integer"),
+        "size": header_field("integer"),
+        "n_hashes": header_field("integer"),
+        "seed": header_field("integer"),
+        "dtype": header_field("string"),
+        "first_sample": header_field("integer"),
+        "n_samples": header_field("integer", low=0, high=2**53),
+        "from_neighbors": header_field("boolean"),
+    },
+    {
+        "sums": tensor("float32 float64", "n_features", "size", finite=True),
+        "coefficient_sums": tensor("int64", "size"),
+        "totals": tensor("float64", "n_features", finite=True),
+        "n_active": tensor("int64", "n_features", low=0),
+        "smallest": tensor("float64", "n_features"),
+        "largest": tensor("float64", "n_features"),
+    },
+)
 # Samples are added in blocks whose coefficients take this much: a larger block reads rows of features less often, a
 # smaller one fits the cache.
 _BLOCK_BYTES = 4 * 2**20
@@ -350,28 +361,23 @@ class Sketch:
             "n_samples": self.n_samples,
             "from_neighbors": self.from_neighbors,
         }
-        return write_tensors(path, _KIND, _SCHEMA, header, self._arrays())
+        return _FILE.save(path, header, self._arrays())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Sketch:
         """Read a sketch that `save` wrote."""
-        header, tensors = read_tensors(path, _KIND, {_SCHEMA: _TENSORS})
-        try:
-            if tensors["sums"].shape != (header["n_features"], header["size"]):  # before allocating what it claims
-                raise BagwiseError(f"its sums have shape {tensors['sums'].shape}")
-            settings = {key: header[key] for key in ("n_features", "size", "n_hashes", "seed", "first_sample", "dtype")}
-            sketch = cls(**settings)
-            sketch.n_samples = check_integer(header["n_samples"], "n_samples", 0, 2**53)
-            if type(header["from_neighbors"]) is not bool:
-                raise BagwiseError(f"its from_neighbors is {header['from_neighbors']!r:.40}, expected true or false")
-            sketch.from_neighbors = header["from_neighbors"]
+
+        def make(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Sketch:
+            n_samples, from_neighbors = header.pop("n_samples"), header.pop("from_neighbors")
+            sketch = cls(**header)
             if tensors["sums"].dtype != sketch.dtype:
                 raise BagwiseError(f"its sums are {tensors['sums'].dtype}, but its header says {sketch.dtype}")
+            sketch.n_samples, sketch.from_neighbors = n_samples, from_neighbors
             for name, array in sketch._arrays().items():
                 array[...] = tensors[name]
-        except (BagwiseError, KeyError, TypeError) as error:
-            raise BagwiseError(f"{os.fspath(path)} is not a whole file written by Sketch.save: {error}") from error
-        return sketch
+            return sketch
+
+        return _FILE.load(path, make)
 
     def _settings(self) -> dict[str, Any]:
         """Settings that two sketches must have in common to be added."""
@@ -379,7 +385,7 @@ class Sketch:
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         arrays = (self._sums, self._coefficient_sums, self.totals, self.n_active, self._smallest, self._largest)
-        return dict(zip(_TENSORS, arrays, strict=True))
+        return dict(zip(_FILE.tensors or (), arrays, strict=True))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sketch):
