@@ -227,7 +227,8 @@ def constants(results: list[dict[str, Any]]) -> dict[str, float]:
 def rates_of_images() -> tuple[int, float, float]:
     """Descriptors of an image, and processor seconds of describing one, and of comparing one with one word."""
     from bagwise.app.model.visual import VisualVectorizer
-    from bagwise.app.options import FitOptions, make_vectorizer
+    from bagwise.app.options import FitOptions
+    from bagwise.app.training.vectorizing import make_vectorizer
     from cluster_data import make_collection
 
     vectorizer: Any = make_vectorizer(FitOptions(**OPTIONS["images"]), "images")

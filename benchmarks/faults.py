@@ -213,9 +213,7 @@ class Index(Command):
     def prepare(self) -> None:
         super().prepare()
         self.model = self.folder / "model.bagwise"
-        self.run(
-            "fit", str(self.folder / "texts"), "--out", str(self.model), "--no-index", "--no-report", "--jobs", "1"
-        )
+        self.run("fit", str(self.folder / "texts"), "--out", str(self.model), "--no-index", "--no-page", "--jobs", "1")
 
     def work_before(self) -> None:
         self.index("fewer")

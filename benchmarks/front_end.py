@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from bagwise import fit_model, open_collection
 from bagwise.app import FitOptions
-from bagwise.app.options import make_descriptors
+from bagwise.app.training.vectorizing import make_descriptors
 from bagwise.descriptors import LBPD5, ColorSIFT, DenseSIFT, HogLbp, KeypointSIFT, LocalBinaryPatterns, Patches
 from bagwise.descriptors.describing import describe_items
 from bagwise.sources import Collection

@@ -156,6 +156,7 @@ NO_NUMBERS = {
 
 @pytest.mark.parametrize("name", sorted(MATRICES))
 @pytest.mark.filterwarnings("ignore:.*overflow:RuntimeWarning")  # of scikit-learn's own check of finite numbers
+@pytest.mark.filterwarnings("ignore:X has negative values")
 def test_bad_numbers_are_refused_or_have_finite_answers(name):
     estimator = cheap(MATRICES[name])
     fitted = clone(estimator).fit(X, Y)

@@ -94,6 +94,11 @@ def test_the_schema_of_outputs_has_every_command_and_explains_every_field():
         assert all("command" in one["required"] for one in told.values())
 
 
+def test_what_is_written_from_the_table_of_options_is_up_to_date(extensions):
+    for path, text in extensions("option_tables").written().items():
+        assert path.read_text("utf-8") == text, f"{path.name} is not: run `make options`"
+
+
 def test_an_output_that_is_not_as_documented_is_noticed():
     check_output({"command": "warmup", "seconds": 1.5})
     for told in ({"command": "warmup"}, {"command": "warmup", "seconds": "1.5"}, {"command": "warmup", "more": 1}):

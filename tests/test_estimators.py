@@ -68,7 +68,12 @@ VARIANTS = {
     "LatentDirichlet": [{"solver": "online", "prior": "symmetric"}, {"max_iter": 100, "tol": 0.01}],
     "ManifoldBagOfFeatures": [{"target": "isomap", "scale": 1.0, "bandwidth": 0.5}],
     "PLSA": [{"temperature": 0.8}],
-    "SketchMerger": [{"bipolar": True, "dtype": "float64"}, {"n_neighbors": 3}, {"batch_size": 2, "pooling": "mean"}],
+    "SketchMerger": [
+        {"bipolar": True, "dtype": "float64"},
+        {"n_neighbors": 3},
+        {"batch_size": 2, "pooling": "mean"},
+        {"use_labels": True},
+    ],
     "SpectralClusterer": [{"metric": "euclidean", "laplacian": "random_walk"}],
     "WordMerger": [
         *({"criterion": name} for name in NAMED_CRITERIA),
@@ -139,8 +144,6 @@ def expected_failures(estimator):
         return dict.fromkeys(WEIGHTS_AS_COUNTS, "weights scale steps; a sample twice is two steps")
     if name == "FisherScore":
         return {"check_array_api_input": "scikit-learn's GaussianMixture has no k-means for the array API"}
-    if name == "SketchMerger" and estimator.n_neighbors == 0:
-        return {"check_fit_score_takes_y": "fits with labels, then calls partial_fit, which has none to add to"}
     if name == "SpectralClusterer" and estimator.metric in ("hellinger", "chi2"):
         reason = "its blobs differ in the sums of rows, and frequencies do not"
         return dict.fromkeys(["check_clustering", "check_clustering(readonly_memmap=True)"], reason)
@@ -148,6 +151,7 @@ def expected_failures(estimator):
 
 
 @pytest.mark.filterwarnings("ignore:No feature agrees")  # scikit-learn's random data have no classes to agree with
+@pytest.mark.filterwarnings("ignore:X has negative values")  # which its checks take for any data
 @parametrize_with_checks(
     [cheap(kind, **changes) for name, kind in sorted(MATRICES.items()) for changes in ({}, *VARIANTS.get(name, ()))],
     expected_failed_checks=expected_failures,
@@ -311,4 +315,5 @@ def test_scikit_learn_checks_without_data(name, check):
 if __name__ == "__main__":
     warnings.simplefilter("error")
     warnings.filterwarnings("ignore", "No feature agrees")
+    warnings.filterwarnings("ignore", "X has negative values")
     sys.exit(run_checks(sys.argv[1:]))

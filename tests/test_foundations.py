@@ -4,6 +4,8 @@ import io
 import os
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ from bagwise._io.locks import locked, take
 from bagwise._io.tensors import file_parts
 from bagwise._utils.memory import free_memory, parse_size, readable_size, resolve_limit
 from bagwise._utils.progress import ProgressBar
-from bagwise._utils.threads import run_over_ranges
+from bagwise._utils.threads import cached_once, run_over_ranges
 from bagwise.errors import unknown_name
 
 
@@ -266,6 +268,22 @@ def test_ranges_cover_everything_once(n_threads):
     seen = []
     run_over_ranges(lambda start, stop: seen.extend(range(start, stop)), 100, n_threads, size=7)
     assert sorted(seen) == list(range(100))
+
+
+def test_what_several_threads_ask_for_is_computed_once():
+    computed = []
+
+    @cached_once(maxsize=2)
+    def slow(number):
+        computed.append(number)
+        time.sleep(0.01)
+        return number * 10
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(slow, [1, 2] * 20)) == [10, 20] * 20
+    assert sorted(computed) == [1, 2]
+    assert slow(3) == 30
+    assert slow.cached.cache_info().currsize == 2
 
 
 def test_errors_in_threads_are_raised():

@@ -173,7 +173,7 @@ def _of_case(name: str, case: Case, jobs: int) -> dict[str, Any]:
         return {"json/fit/error": told["error"]}
     kept(model)
     kept(index, "index/")
-    run("fit", *fitting, "--out", model, "--force", "--no-index", "--no-report")
+    run("fit", *fitting, "--out", model, "--force", "--no-index", "--no-page")
     run("dry run", *fitting, "--out", "dry.bagwise", "--dry-run")
     run("predict", "predict", model, *source, *threads)
     if case.labelled:

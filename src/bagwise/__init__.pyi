@@ -12,7 +12,7 @@ from . import nn as nn
 from . import runtime as runtime
 from . import topics as topics
 from .app.model.model import Model as Model
-from .app.training.fit import fit_model as fit_model
+from .app.training.fit_model import fit_model as fit_model
 from .bags import Bags as Bags
 from .clustering import SpectralClusterer as SpectralClusterer
 from .codebooks.bag_of_features import BagOfFeatures as BagOfFeatures

@@ -14,7 +14,8 @@ from PIL import Image
 from bagwise import Bags, BagwiseError, runtime_network
 from bagwise.app.model.explanation import _sides, patch_side
 from bagwise.app.model.parts import DescriptorRecord
-from bagwise.app.options import FitOptions, make_descriptors
+from bagwise.app.options import FitOptions
+from bagwise.app.training.vectorizing import make_descriptors
 from bagwise.descriptors import NetworkFeatures, Patches, efficientnet, networks
 from bagwise.descriptors.base import settings_of
 from bagwise.descriptors.describing import describe_items

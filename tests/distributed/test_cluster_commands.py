@@ -8,7 +8,7 @@ from bagwise.app.training.item_answers import TRAINING
 from commands import as_json, bagwise
 from small_sources import write_image_folder, write_records
 
-OPTIONS = ("--groups", 4, "--folds", 0, "--no-report", "--map", "none")
+OPTIONS = ("--groups", 4, "--folds", 0, "--no-page", "--map", "none")
 
 
 @pytest.fixture(scope="module")

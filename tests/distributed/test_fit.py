@@ -287,7 +287,7 @@ def test_evaluating_on_a_cluster(client, sources, in_memory):
 def test_the_command_line_runs_on_a_cluster(client, sources, in_memory, tmp_path):
     out, address = tmp_path / "model.bagwise", client.scheduler.address
     given = ("--words", "15", "--groups", "4", "--folds", "2", "--partition", "5", "--jobs", "1")
-    bagwise("fit", sources["texts"], *given, "--scheduler", address, "--out", out, "--no-report", "--no-index")
+    bagwise("fit", sources["texts"], *given, "--scheduler", address, "--out", out, "--no-page", "--no-index")
     assert Model.load(out).hierarchy == in_memory["texts"].model.hierarchy
     both = bagwise("fit", sources["texts"], "--workers", "1", "--scheduler", "tcp://localhost:1", code=1)
     assert "--scheduler and --workers exclude each other" in both

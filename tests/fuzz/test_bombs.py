@@ -11,6 +11,7 @@ import struct
 import zipfile
 import zlib
 
+import cv2  # noqa: F401 - imported later, its libraries would take all that `bounded` leaves
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq

@@ -125,7 +125,8 @@ def test_dask_arrays_are_summed_by_chunks(counts, monkeypatch):
     with pytest.raises(BagwiseError, match="leave clusterings=None"):
         merge_words(lazy, criterion=Clusters(clusterings=np.zeros(len(X))))
     measured = np.random.default_rng(0).normal(size=(80, 30))
-    one, other = (merge_words(data, criterion="clusters") for data in (measured, da.from_array(measured, chunks=30)))
+    chunked = da.from_array(measured, chunks=30)
+    one, other = (merge_words(data, criterion="clusters", scaling="shift") for data in (measured, chunked))
     np.testing.assert_array_equal(one.merges, other.merges)
     monkeypatch.setattr(clusterings, "MOST_CLUSTERED", 60)
     assert merge_words(lazy, criterion="clusters") == merge_words(X, criterion="clusters")
@@ -230,6 +231,9 @@ def test_bad_data():
         merge_words(np.zeros((30, 4)), criterion="clusters")
     with pytest.raises(BagwiseError, match=r"'clusters' needs non-negative data"):
         merge_words(sp.csr_array([[1.0, -1], [1, 2]]), criterion="clusters")
+    chunked = pytest.importorskip("dask.array").from_array(np.eye(30) - 0.5, chunks=(10, 30)).map_blocks(sp.csr_array)
+    with pytest.raises(BagwiseError, match=r"'clusters' needs non-negative data.*Dense chunks"):
+        merge_words(chunked, criterion="clusters")
     with pytest.raises(BagwiseError, match="only with gram=False"):
         Statistics.of(np.ones((3, 2)), np.zeros((3, 2), int), 1)
 

@@ -10,6 +10,7 @@ from sklearn.svm import LinearSVC
 
 from bagwise import BagwiseError, merge_words
 from bagwise.criteria import ClassPosterior, Linkage, Margin
+from bagwise.merging.criteria._kernels import solve_svm
 from bagwise.merging.engine import Engine
 from helpers import topic_counts
 
@@ -27,14 +28,17 @@ def label_log_probability(X, y):
             mu = (mu0 + n * own.mean()) / kappa
             b = b0 + ((own - own.mean()) ** 2).sum() / 2 + n * (own.mean() - mu0) ** 2 / (2 * kappa)
             joint[:, k] += student.logpdf(v, 2 * a, mu, np.sqrt(b * (kappa + 1) / (a * kappa)))
-    own = joint[np.arange(len(X)), np.searchsorted(classes, y)]
-    return float((own - np.logaddexp.reduce(joint, axis=1)).sum())
+    own = np.searchsorted(classes, y)
+    wrong = [np.logaddexp.reduce(np.delete(row, c) - row[c]) for row, c in zip(joint, own, strict=True)]
+    return -float(np.logaddexp(0.0, wrong).sum())
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_uvd_keeps_the_labels_most_probable(n_classes):
+@pytest.mark.parametrize("shift", [0, 400])
+def test_uvd_keeps_the_labels_most_probable(n_classes, shift):
     rng = np.random.default_rng(n_classes)
-    X, y = rng.integers(0, 9, (14, 7)).astype(float), np.arange(14) % n_classes
+    y = np.arange(14) % n_classes
+    X = rng.integers(0, 9, (14, 7)) + shift * rng.random((n_classes, 7))[y]  # far apart, labels are certain
     hierarchy = merge_words(X, y, criterion="uvd")
     Y, names = X.copy(), list(range(7))
     for (s, t), score in zip(hierarchy.merges.tolist(), hierarchy.scores, strict=True):
@@ -44,14 +48,28 @@ def test_uvd_keeps_the_labels_most_probable(n_classes):
                 Z = np.delete(Y, j, axis=1)
                 Z[:, i] += Y[:, j]
                 values[names[i], names[j]] = label_log_probability(Z, y)
-        assert score == pytest.approx(values[s, t])
-        assert score == pytest.approx(max(values.values()))
+        assert score == pytest.approx(values[s, t], rel=1e-6, abs=0)
+        assert score == pytest.approx(max(values.values()), rel=1e-6, abs=0)
         assert score <= 0
         i, j = names.index(s), names.index(t)
         Z = np.delete(Y, j, axis=1)
         Z[:, i] += Y[:, j]
         Y = Z
         names.remove(t)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_uvd_does_not_depend_on_the_scale_where_classes_are_far_apart(seed):
+    rng = np.random.default_rng(seed)
+    n_classes = 2 + seed % 3
+    y = np.arange(8 * n_classes) % n_classes
+    X = rng.poisson(rng.integers(1, 60, (n_classes, 9))[y]).astype(float)
+    hierarchies = [merge_words(scale * X, y, criterion="uvd") for scale in (1.0, 2.0**40, 2.0**-40)]
+    for other in hierarchies[1:]:
+        np.testing.assert_array_equal(other.merges, hierarchies[0].merges)
+        np.testing.assert_array_equal(other.scores, hierarchies[0].scores)
+    tripled = merge_words(3.0 * X, y, criterion="uvd")  # rounded in another way, which chooses no pair
+    np.testing.assert_array_equal(tripled.merges, hierarchies[0].merges)
 
 
 def test_uvd_with_constant_words_stays_finite():
@@ -130,16 +148,30 @@ def test_they_start_without_folding(criterion):
     assert isinstance(plan.search.work, dict)
 
 
+@pytest.mark.parametrize(
+    "case", [("integers", 1.0, 21), ("random", 1.0, 13), ("random", 1.0, 17), ("topics", 10.0, 55)]
+)
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_mme_merges_the_pair_whose_weights_agree_most(n_classes):
-    rng = np.random.default_rng(0)
-    X, y = rng.integers(0, 9, (30, 9)).astype(float), np.arange(30) % n_classes
-    search = Margin().search(X, y)
-    for _ in range(8):
-        words = search._weights[:, :-1].copy()
+def test_mme_merges_the_pair_whose_weights_agree_most(n_classes, case):
+    kind, C, seed = case
+    rng = np.random.default_rng(seed)
+    d, n = int(rng.integers(4, 12)), int(rng.integers(10, 60))
+    y = np.arange(n) % n_classes
+    X = {
+        "integers": lambda: rng.integers(0, 6, (n, d)).astype(float),
+        "random": lambda: rng.random((n, d)),
+        "topics": lambda: rng.poisson(0.3 + 6 * rng.random((n_classes, d))[y]).astype(float),
+    }[kind]()
+    search = Margin(C=C).search(X, y)
+    for _ in range(d - 1):
+        data = search._X.copy()
         s, t = search._search()
-        agreement = words.T @ words
-        assert agreement[s, t] == pytest.approx(agreement[np.triu_indices(len(agreement), 1)].max())
+        weights = np.zeros((len(search._y), data.shape[1]))
+        for target, w in zip(search._y, weights, strict=True):
+            solve_svm(data, target, C, np.zeros(n), w, 1e-11, 200_000, 0)
+        agreement = weights[:, :-1].T @ weights[:, :-1]
+        best = agreement[np.triu_indices(len(agreement), 1)].max()
+        assert agreement[s, t] >= best - 1e-9 * np.abs(agreement).max()
         assert s < t
         search.advance(np.empty((1, 2), dtype=np.int64), np.empty(1))
 

@@ -27,8 +27,8 @@ class TestWhatIsScaled:
     def test_counts_and_frequencies_stay_as_they_are(self, counts):
         X, _ = counts
         rows = X / X.sum(axis=1, keepdims=True)
-        for data in (X, rows, rows + 1 / 14, np.sqrt(X), 1000 * X, load_digits().data, np.log1p(X), sp.csr_array(-X)):
-            assert find_scaling(data) is None
+        for data in (X, rows, rows + 1 / 14, np.sqrt(X), 1000 * X, load_digits().data, np.log1p(X)):
+            assert find_scaling(data) is find_scaling(sp.csr_array(data)) is None
         assert find_scaling(1 + X) is None  # whole numbers are counts, wherever they start
 
     def test_columns_are_shifted(self, counts):
@@ -48,7 +48,7 @@ class TestWhatIsScaled:
     def test_constant_columns(self):
         X = np.array([[-3.0, 2, 1e4], [-3.0, 5, 0.5], [-3.0, 5, 7.0], [-3.0, 4, 9e6]])
         assert find_scaling(X).apply(X)[:, 0].tolist() == [0, 0, 0, 0]
-        assert WordMerger(2).fit(X, [0, 1, 0, 1]).transform(X).shape == (4, 2)
+        assert WordMerger(2, scaling="range").fit(X, [0, 1, 0, 1]).transform(X).shape == (4, 2)
 
     def test_sums_tell_the_same(self):
         X, y = WINE
@@ -75,7 +75,7 @@ class TestMergingMeasurements:
         X, y = WINE
         rng = np.random.default_rng(0)
         other = X * np.exp(rng.normal(0, 4, 13)) + rng.normal(0, 10, 13)
-        one, two = (WordMerger(5).fit(data, y) for data in (X, other))
+        one, two = (WordMerger(5, scaling="range").fit(data, y) for data in (X, other))
         np.testing.assert_array_equal(one.labels_, two.labels_)
         np.testing.assert_allclose(one.transform(X), two.transform(other), rtol=1e-6, atol=1e-8)
 
@@ -110,9 +110,49 @@ class TestMergingMeasurements:
         with pytest.raises(BagwiseError, match="'idf' needs the samples in memory"):
             WordMerger(word_weights="idf").fit(chunked, y)
 
-    def test_sparse_data_are_never_shifted(self):
-        with pytest.raises(BagwiseError, match=r"'aib' needs non-negative data.*X.toarray\(\)"):
-            merge_words(sp.csr_array(-np.eye(3)), [0, 1, 1])
+    @pytest.mark.parametrize("data", ["wine", "negative", "counts"])
+    @pytest.mark.parametrize("scaling", ["auto", "shift", "range"])
+    @pytest.mark.filterwarnings("ignore:X has negative values")
+    def test_dense_and_sparse_data_give_the_same_groups(self, counts, data, scaling):
+        X, y = WINE if data == "wine" else counts
+        X = X - (X > 2) * 7.5 if data == "negative" else X
+        weights = np.random.default_rng(1).integers(0, 3, len(y))
+        for criterion in ("aib", "mmi", "clusters"):
+            if criterion != "aib" and X.min() < 0:
+                with pytest.raises(BagwiseError, match=rf"'{criterion}' needs non-negative.*X.toarray\(\)"):
+                    merge_words(sp.csr_array(X), criterion=criterion, scaling=scaling)
+                continue
+            more = {"sample_weight": weights} if criterion == "aib" else {}
+            dense, sparse = (
+                WordMerger(4, criterion=criterion, scaling=scaling).fit(form(X), y, **more)
+                for form in (np.asarray, sp.csr_array)
+            )
+            np.testing.assert_array_equal(dense.hierarchy_.merges, sparse.hierarchy_.merges)
+            np.testing.assert_allclose(dense.scores_, sparse.scores_, rtol=1e-9, atol=1e-12)
+            np.testing.assert_array_equal(dense.shift_, sparse.shift_)
+            np.testing.assert_array_equal(dense.scale_, sparse.scale_)
+            assert (dense.shift_ is None) == (scaling == "auto" and data == "counts")
+            Z = sparse.transform(sp.csr_array(X))
+            assert sp.issparse(Z)
+            np.testing.assert_allclose(Z.toarray(), dense.transform(X), rtol=1e-9, atol=1e-12)
+
+    @pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+    def test_shifting_negative_values_unasked_warns(self, form):
+        X, y = np.eye(4) - 2 * np.eye(4, k=1), [0, 1, 1, 0]
+        with pytest.warns(UserWarning, match=r"down to -2 in word 1.*'aib'.*scaling='shift'"):
+            expected = merge_words(form(X), y)
+        assert merge_words(form(X), y, scaling="shift") == expected
+        with pytest.raises(BagwiseError, match="sample 0, word 1 is -2"):
+            merge_words(form(X), y, scaling=None)
+        assert WordMerger(scaling=None).__sklearn_tags__().input_tags.positive_only
+
+    def test_scaling_is_for_criteria_of_counts(self):
+        with pytest.raises(BagwiseError, match="'aib', 'mmi', 'clusters', and 'csm' takes data as they are"):
+            merge_words(*WINE, criterion="csm", scaling="range")
+        with pytest.raises(BagwiseError, match=r"Unknown scaling: 'shft'. Did you mean 'shift'"):
+            WordMerger(scaling="shft").fit(*WINE)
+        found = WordMergerCV([2, 4], scaling=None, cv=2).fit(*WINE)
+        assert found.shift_ is None
 
     def test_it_is_said(self, capsys):
         WordMerger(4, verbose=1).fit(*WINE)
@@ -187,4 +227,4 @@ class TestWordWeights:
         with pytest.raises(BagwiseError, match="'log_odds' needs labels"):
             WordMerger(word_weights="log_odds").fit(X)
         with pytest.raises(BagwiseError, match="'log_odds' needs counts"):
-            WordMerger(word_weights="log_odds").fit(X - 1, y)
+            WordMerger(word_weights="log_odds", scaling="shift").fit(X - 1, y)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -204,7 +205,7 @@ def test_alignment_with_labels_is_k_means_on_class_sums(form, bipolar):
     rng = np.random.default_rng(6)
     X, y = topic_counts(rng, 90, 12)
     y = np.where(np.arange(90) % 5 == 0, "c", np.array(["a", "b"])[y])
-    merger = SketchMerger(3, bipolar=bipolar, n_init=20, dtype="float64").fit(form(X), y)
+    merger = SketchMerger(3, bipolar=bipolar, use_labels=True, n_init=20, dtype="float64").fit(form(X), y)
     centred = X - X.mean(axis=0)
     L = (y == np.unique(y)[:, np.newaxis]).astype(float)  # classes x samples
     np.testing.assert_allclose(merger.sketch_.signature(), (L @ centred).T, atol=1e-10)
@@ -232,16 +233,52 @@ def test_alignment_with_labels_is_k_means_on_class_sums(form, bipolar):
 
 def test_labels_for_alignment(counts):
     y = np.arange(120) % 3
+    merger = SketchMerger(4, use_labels=True)
     with pytest.raises(BagwiseError, match="only one class"):
-        SketchMerger(4).fit(counts, np.zeros(120))
+        merger.fit(counts, np.zeros(120))
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
-        SketchMerger(4).fit(counts, y[1:])
-    merger = SketchMerger(4).fit(counts, y)
+        merger.fit(counts, y[1:])
+    with pytest.raises(BagwiseError, match="use_labels=True requires y to be passed"):
+        merger.fit(counts)
+    with pytest.raises(BagwiseError, match="use_labels=True needs X in memory"):
+        merger.fit(pytest.importorskip("dask.array").from_array(counts), y)
+    with pytest.raises(BagwiseError, match="fit_chunks takes no labels"):
+        merger.fit_chunks([counts])
+    with pytest.raises(BagwiseError, match="use_labels=True needs the samples"):
+        SketchMerger.from_sketch(SketchMerger(4).fit(counts).sketch_, use_labels=True)
+    with pytest.raises(BagwiseError, match="Use one of them"):
+        SketchMerger(4, n_neighbors=5, use_labels=True).fit(counts, y)
+    assert not hasattr(merger, "partial_fit")
+    merger.fit(counts, y)
     with pytest.raises(BagwiseError, match="sums over neighbours or classes"):
-        merger.partial_fit(counts)
-    near = SketchMerger(4, n_neighbors=5).fit(counts, y)  # labels take the place of neighbours
-    np.testing.assert_array_equal(near.labels_, merger.labels_)
-    np.testing.assert_array_equal(SketchMerger(4).fit(counts, [f"class {c}" for c in y]).labels_, merger.labels_)
+        merger.set_params(use_labels=False).partial_fit(counts)
+    named = SketchMerger(4, use_labels=True).fit(counts, [f"class {c}" for c in y])
+    np.testing.assert_array_equal(named.labels_, merger.labels_)
+
+
+def test_labels_are_not_used_unasked(counts):
+    y = np.random.default_rng(0).normal(size=120)  # of a regressor, in a pipeline
+    model = make_pipeline(SketchMerger(4), Ridge()).fit(counts, y)
+    np.testing.assert_array_equal(model[0].labels_, SketchMerger(4).fit(counts).labels_)
+    assert model.predict(counts).shape == (120,)
+
+
+@pytest.mark.parametrize("n_neighbors", [119, 120, 500])
+def test_neighbours_that_are_all_samples_are_refused(counts, n_neighbors):
+    with pytest.raises(BagwiseError, match=rf"n_neighbors={n_neighbors} of 120 samples.*such as 10"):
+        SketchMerger(4, n_neighbors=n_neighbors).fit(counts)
+    assert SketchMerger(4, n_neighbors=118).fit(counts).labels_.max() == 3
+
+
+def test_rounding_is_not_clustered():
+    X = 3.1e8 + np.random.default_rng(0).random((60, 12))
+    with pytest.raises(BagwiseError, match=r"no more than rounding of float32.*dtype='float64'"):
+        SketchMerger(3).fit(X)
+    assert SketchMerger(3, dtype="float64").fit(X).labels_.max() == 2
+    balanced = np.tile(np.random.default_rng(0).random((30, 12)), (2, 1))  # both classes have the same sums
+    with pytest.raises(BagwiseError, match="no more than rounding of float64"):
+        SketchMerger(3, use_labels=True, dtype="float64").fit(balanced / 3, np.arange(60) // 30)
+    assert SketchMerger(3).fit(np.ones((6, 5))).labels_.tolist() == [0, 1, 2, 0, 0]
 
 
 def test_cut_shares_the_sketch(counts):

@@ -348,8 +348,14 @@ def test_what_cannot_be_merged():
         merge_statistics(Statistics.of(X, [0, 1, 1], 2, gram=False), criterion="csm")
     with pytest.raises(BagwiseError, match="word 2 goes down to -4"):
         merge_statistics(Statistics.of(X * [1, 1, -1], [0, 1, 1], 2), criterion="mlt")
-    measured = merge_statistics(Statistics.of(X * [1, 1, -1], [0, 1, 1], 2), criterion="aib")  # columns are shifted
-    np.testing.assert_array_equal(measured.merges, merge_words(X * [1, 1, -1], [0, 1, 1], criterion="aib").merges)
+    negative = X * [1, 1, -1]
+    for form in (np.asarray, sp.csr_array):
+        of_classes = Statistics.of(form(negative), [0, 1, 1], 2)
+        measured = merge_statistics(of_classes, criterion="aib", scaling="shift")
+        expected = merge_words(form(negative), [0, 1, 1], criterion="aib", scaling="shift")
+        np.testing.assert_array_equal(measured.merges, expected.merges)
+        with pytest.raises(BagwiseError, match=r"word 2 goes down to -4.*scaling='auto'"):
+            merge_statistics(of_classes, criterion="aib", scaling=None)
     with pytest.raises(BagwiseError, match="at least two classes"):
         merge_statistics(Statistics.of(X, [0, 0, 0], 2), criterion="csm")
     with pytest.raises(BagwiseError, match="at least 2 samples"):

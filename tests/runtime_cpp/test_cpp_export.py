@@ -253,7 +253,7 @@ def test_folders_are_written_whole_and_never_replaced(tmp_path, monkeypatch):
 
 def test_the_command_writes_and_tells_the_loss(tmp_path):
     source = write_records(tmp_path / "texts.csv", n_each=6)
-    bagwise("fit", source, "--groups", 4, "--folds", 0, "--no-report", "--no-index", "--out", tmp_path / "m.bagwise")
+    bagwise("fit", source, "--groups", 4, "--folds", 0, "--no-page", "--no-index", "--out", tmp_path / "m.bagwise")
     said = bagwise("export", tmp_path / "m.bagwise", "--int8")
     assert "The loss of accuracy was not measured. Give labelled items by --evaluate SOURCE." in said
     assert Model.load(tmp_path / "m-int8.bagwise").quantized

@@ -7,8 +7,10 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 
-def tries(file, request, limits, send):
+
+def tries(file, limits):
     """Try to get at something else than the file."""
     came = {}
     for name, use in {
@@ -24,37 +26,45 @@ def tries(file, request, limits, send):
             came[name] = type(error).__name__
     # without a pipe: the program is there, but opens nothing, not even its libraries
     ended = os.waitstatus_to_exitcode(os.waitpid(os.posix_spawn(sys.executable, [sys.executable, "-c", ""], {}), 0)[1])
-    send({"came": came, "program": ended, "process": os.getpid()}, file.read())
+    content = np.frombuffer(file.read(), np.uint8)
+    return {"came": came, "program": ended, "process": os.getpid(), "content": content}
 
 
-def endless(file, request, limits, send):
+def endless(file, limits):
     """Never end."""
     while True:
         with contextlib.suppress(Exception):
             pass
 
 
-def waits(file, request, limits, send):
+def waits(file, limits):
     """Never end, without work for a processor."""
     time.sleep(1e6)
 
 
-def takes_memory(file, request, limits, send):
-    """Take as much memory as the request says."""
-    bytearray(request["n_bytes"])
+def takes_memory(file, limits, n_bytes):
+    """Take as much memory as is said."""
+    bytearray(n_bytes)
+    return {}
 
 
-def dies(file, request, limits, send):
+def dies(file, limits):
     """End as C code does when it fails."""
     print("libraries may print")
     os.abort()
 
 
-def floods(file, request, limits, send):
-    """Send more than there is memory for."""
-    send({}, bytes(request["n_bytes"]))
+def floods(file, limits, n_bytes):
+    """Return more than there is memory for."""
+    return {"values": np.zeros(n_bytes, np.uint8)}
 
 
-def raises(file, request, limits, send):
+def returns(file, limits):
+    """Return arrays of several types and shapes, and values that JSON can hold."""
+    arrays = {"none": np.empty((0, 3)), "one": np.array(2, np.float32), "some": np.arange(6).reshape(2, 3).T}
+    return {**arrays, "large": np.ones(1 << 20, ">i4"), "name": "é", "list": [1, None]}
+
+
+def raises(file, limits):
     """Fail as a library may."""
     return 1 / 0

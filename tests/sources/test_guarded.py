@@ -1,11 +1,13 @@
 """The process that reads files for which no library is trusted: what it cannot do, and how it ends."""
 
+import io
 import os
 import subprocess
 import sys
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import guards
@@ -14,6 +16,7 @@ from bagwise import BagwiseError, open_collection
 from bagwise.sources import Limits, guarded
 from bagwise.sources.contents import FileContent
 from small_sources import write_image_folder
+from sources import guarded_tasks
 from sources.test_videos import write_video
 
 MEMORY = 1 << 28
@@ -34,84 +37,87 @@ def content(tmp_path):
     return FileContent(str(path))
 
 
-def read(task, content, seconds=300.0, **request):
+def call(task, content, seconds=300.0, memory=MEMORY, **arguments):
     limits, task = Limits(seconds=seconds), f"guarded_tasks:{task}"
-    return list(
-        guarded.read_guarded(task, content, request, limits, library="the library", packages=("email",), memory=MEMORY)
+    return guarded.call_guarded(
+        task, content, arguments, limits, library="the library", packages=("email",), memory=memory
     )
+
+
+def test_arrays_and_values_come_back(content):
+    came, expected = call("returns", content), guarded_tasks.returns(None, None)
+    assert set(came) == set(expected)
+    for name, value in expected.items():
+        if isinstance(value, np.ndarray):
+            assert (came[name].dtype, came[name].shape) == (value.dtype, value.shape)
+            np.testing.assert_array_equal(came[name], value)
+        else:
+            assert came[name] == value
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limits")
 def test_it_reaches_nothing_but_the_file(content):
-    [(header, payload)] = read("tries", content)
-    assert payload == b"content"
-    assert header["came"] == dict.fromkeys(("file", "socket", "process", "pipe"), "OSError")
-    assert header["program"] != 0
+    came = call("tries", content)
+    assert came["content"].tobytes() == b"content"
+    assert came["came"] == dict.fromkeys(("file", "socket", "process", "pipe"), "OSError")
+    assert came["program"] != 0
 
 
 def test_it_is_used_again_until_it_fails(content):
-    def process():
-        return read("tries", content)[0][0]["process"]
-
-    first = process()
-    assert process() == first != os.getpid()
+    first = call("tries", content)["process"]
+    assert call("tries", content)["process"] == first != os.getpid()
     with pytest.raises(BagwiseError, match="SIGABRT"):
-        read("dies", content)
-    assert process() != first
+        call("dies", content)
+    assert call("tries", content)["process"] != first
 
 
 @pytest.mark.parametrize("task", ["endless", "waits"])
 def test_the_time_binds_whatever_it_does(task, content):
     with pytest.raises(BagwiseError, match=r"it takes longer to read, the limit seconds is 0.5"):
-        read(task, content, seconds=0.5)
+        call(task, content, seconds=0.5)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limits")
 def test_the_memory_binds(content):
-    assert read("takes_memory", content, n_bytes=1000) == []
+    assert call("takes_memory", content, n_bytes=1000) == {}
     with pytest.raises(BagwiseError, match=r"it takes more than 268.44 MB of memory to read"):
-        read("takes_memory", content, n_bytes=1 << 30)
+        call("takes_memory", content, n_bytes=1 << 30)
 
 
-def test_a_message_larger_than_the_memory_is_not_received(content, monkeypatch):
+def test_an_answer_larger_than_the_memory_is_not_received(content, monkeypatch):
     monkeypatch.setattr(guarded, "_ENDING", 0.01)
     helper = guarded._Helper(("email",), 1 << 40)
     try:
-        helper.send(
-            {"task": "guarded_tasks:floods", "request": {"n_bytes": 1 << 20}, "limits": {}, "names": ""} | {"size": 0}
-        )
-        assert helper.receive(1 << 19) == (None, b"")
+        asked = {"task": "guarded_tasks:floods", "arguments": {"n_bytes": 1 << 20}, "limits": {}, "names": ""}
+        helper.send(asked | {"size": 0})
+        assert helper.receive(1 << 19) is None
         assert helper.ending() == "it sent what was not expected"
+    finally:
+        helper.end()
+
+
+@pytest.mark.parametrize("about", [["O", [1]], ["<f8", [-1]], ["<f8", [1 << 60]]])
+def test_arrays_that_could_not_have_been_sent_are_not_received(about):
+    """A process in which a library has been taken over may send anything."""
+    helper = guarded._Helper(("email",), MEMORY)
+    try:
+        pipe = io.BytesIO()
+        guarded._write(pipe, {"arrays": {"values": about}})
+        helper.process.stdout.close()
+        helper.process.stdout = io.BytesIO(pipe.getvalue() + bytes(8))
+        assert helper.receive(MEMORY) is None
     finally:
         helper.end()
 
 
 def test_a_process_that_dies_is_an_error(content):
     with pytest.raises(BagwiseError, match=r"it is damaged: the library failed to read it \(SIGABRT\)"):
-        read("dies", content)
+        call("dies", content)
 
 
 def test_what_a_library_raises_is_an_error(content):
     with pytest.raises(BagwiseError, match=r"the library failed to read it \(ZeroDivisionError: "):
-        read("raises", content)
-
-
-def test_a_caller_may_stop_early(tmp_path):
-    """What was not read to its end is not used again."""
-    path = write_video(tmp_path / "a.avi", 5)
-    messages = guarded.read_guarded(
-        "bagwise.sources.media:send_frames",
-        FileContent(str(path)),
-        {"mode": "grey", "every": 1, "max_frames": None},
-        Limits(),
-        library="the video library",
-        packages=("av",),
-        memory=MEMORY * 8,
-    )
-    next(messages)
-    before = list(guarded._idle.get((("av",), MEMORY * 8), []))
-    messages.close()
-    assert guarded._idle[("av",), MEMORY * 8] == before
+        call("raises", content)
 
 
 @pytest.mark.skipif(not guards.CAN_FORBID, reason="needs seccomp of Linux")

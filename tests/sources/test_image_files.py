@@ -135,7 +135,7 @@ def test_decoders_wait_until_there_is_memory(monkeypatch):
         return found
 
     def decoded(image, mode, check):
-        held.append(memory.held)
+        held.append(memory.n_bytes)
         assert waits.wait(PATIENCE)
         return to_array(image, mode, check)
 
@@ -153,7 +153,7 @@ def test_decoders_wait_until_there_is_memory(monkeypatch):
         thread.join(PATIENCE)
     assert len(came) == 8
     assert max(held) == 2 * need
-    assert memory.held == 0
+    assert memory.n_bytes == 0
     assert all(np.array_equal(one, PIXELS) for one in came)
 
 
@@ -161,18 +161,18 @@ def test_the_account_is_right_after_errors():
     memory, deadline = DecodingMemory(), Deadline(Limits())
 
     def failing(n_bytes, error):
-        with memory.hold(n_bytes, Limits(decode_bytes=1 << 30), deadline):
-            assert memory.held == n_bytes
+        with memory.admit(n_bytes, Limits(decode_bytes=1 << 30), deadline):
+            assert memory.n_bytes == n_bytes
             raise error
 
     for n_bytes, error in ((10, ZeroDivisionError), (decoding._MUCH, KeyboardInterrupt)):
         with pytest.raises(error):
             failing(n_bytes, error)
-    with pytest.raises(BagwiseError, match="decode_bytes"), memory.hold(11, Limits(decode_bytes=10), deadline):
+    with pytest.raises(BagwiseError, match="decode_bytes"), memory.admit(11, Limits(decode_bytes=10), deadline):
         pass
-    with memory.hold(10, Limits(decode_bytes=10), deadline):
-        assert memory.held == 10
-    assert (memory.held, len(memory._waiting)) == (0, 0)
+    with memory.admit(10, Limits(decode_bytes=10), deadline):
+        assert memory.n_bytes == 10
+    assert (memory.n_bytes, len(memory._waiting)) == (0, 0)
 
 
 def test_time_of_waiting_does_not_count():

@@ -164,7 +164,7 @@ def with_options_of(path: Any, other: Any, options: Mapping[str, Any] | None) ->
 
 def _system(url: str) -> list[tuple[str, str]]:
     """Return protocol and host of each link of a URL; stores have no host, those of Azure have accounts."""
-    found = []
+    links = []
     for link in url.split("::"):
         protocol, _, rest = link.partition("://")
         host = rest.split("/", 1)[0]
@@ -172,8 +172,8 @@ def _system(url: str) -> list[tuple[str, str]]:
             host = host.rpartition("@")[2] if "@" in host else ""
         elif protocol in STORES or protocol in ARCHIVES:
             host = ""
-        found.append((protocol, host))
-    return found
+        links.append((protocol, host))
+    return links
 
 
 @contextmanager
@@ -308,8 +308,8 @@ class Storage:
         if isinstance(self.place, Path):
             if self.place.exists() and not self.place.is_dir():
                 raise BagwiseError(f"{self.place} is a file, and no folder. Give another name.")
-            found = [path for path in self.place.rglob("*") if path.is_file() and not path.name.endswith(".part")]
-            return sorted(path.relative_to(self.place).as_posix() for path in found)
+            files = [path for path in self.place.rglob("*") if path.is_file() and not path.name.endswith(".part")]
+            return sorted(path.relative_to(self.place).as_posix() for path in files)
         with storage_errors(str(self.place)):
             system, root = self.place.opened()
             system.invalidate_cache()

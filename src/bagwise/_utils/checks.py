@@ -24,14 +24,17 @@ _PIECE, _DEVICE_PIECE = 1 << 20, 1 << 26
 _LARGEST_COUNT, MOST_JOBS = 1 << 40, 1 << 10
 
 
-def check_integer(value: Any, name: str, lowest: int, highest: int | None = None) -> int:
-    """Return `value` as an int; raise an error if it is none, or outside of the range."""
+def check_integer(value: Any, name: str, lowest: int, highest: int | None = None, also: str = "") -> int:
+    """Return `value` as an int; raise an error if it is none, or outside of the range.
+
+    `also` says what else the caller accepts, such as ``', or "auto"'``.
+    """
     if isinstance(value, bool) or not isinstance(value, Integral):
-        raise BagwiseError(f"{name} must be an integer, got {value!r}.")
+        raise BagwiseError(f"{name} must be an integer{also}, got {value!r}.")
     value, most = int(value), _LARGEST_COUNT if highest is None else highest
     if not lowest <= value <= most:
         accepted = f"at least {lowest}" if highest is None and value < lowest else f"from {lowest} to {most}"
-        raise BagwiseError(f"{name} must be {accepted}, got {_shown(value)}.")
+        raise BagwiseError(f"{name} must be {accepted}{also}, got {_shown(value)}.")
     return value
 
 

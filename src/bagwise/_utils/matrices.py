@@ -70,6 +70,16 @@ def class_sums(
     return sums.toarray() if sp.issparse(sums) else sums
 
 
+def extremes(X: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the minimum and the maximum of each word; infinities if there is no sample."""
+    if X.shape[0] == 0:
+        return np.full(X.shape[1], np.inf), np.full(X.shape[1], -np.inf)
+    smallest, largest = X.min(axis=0), X.max(axis=0)
+    if sp.issparse(X):
+        return smallest.toarray().ravel(), largest.toarray().ravel()
+    return to_host(smallest), to_host(largest)
+
+
 def constant_words(X: Any) -> NDArray[np.int64]:
     """Return the words with the same value in all samples."""
     if not sp.issparse(X):

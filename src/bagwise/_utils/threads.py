@@ -1,4 +1,4 @@
-"""Threads: one for BLAS, several for ranges and items."""
+"""Threads: one for BLAS, several for ranges and items, which compute what they share once."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import lru_cache, wraps
 from threading import Lock
 from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["map_in_order", "number_of_threads", "one_blas_thread", "run_over_ranges"]
+__all__ = ["cached_once", "map_in_order", "number_of_threads", "one_blas_thread", "run_over_ranges"]
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 # Results that may wait for their turn, per thread: enough to keep threads busy, few enough to keep memory small.
 _AHEAD = 4
+_N_LOCKS = 64  # calls that a cache computes at a time, at most
 
 
 def number_of_threads(n_jobs: int | None) -> int:
@@ -105,3 +107,29 @@ def map_in_order(
             yield waiting.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def cached_once(maxsize: int) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """Keep the last results of a function as `functools.lru_cache` does; each is computed by one thread.
+
+    Others that ask for it meanwhile wait. The attribute `cached` of the function is that of `functools`.
+
+    >>> @cached_once(maxsize=2)
+    ... def square(number):
+    ...     return number**2
+    >>> square(3), square(3), square.cached.cache_info().hits
+    (9, 9, 1)
+    """
+
+    def decorated(function: Callable[..., R]) -> Callable[..., R]:
+        cached, locks = lru_cache(maxsize)(function), [Lock() for _ in range(_N_LOCKS)]
+
+        @wraps(function)
+        def call(*arguments: Any) -> R:
+            with locks[hash(arguments) % _N_LOCKS]:
+                return cached(*arguments)
+
+        call.cached = cached  # type: ignore[attr-defined]
+        return call
+
+    return decorated

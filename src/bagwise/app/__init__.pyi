@@ -17,8 +17,8 @@ from .training.evaluate import compare_criteria as compare_criteria
 from .training.evaluate import evaluate_model as evaluate_model
 from .training.fit import Fit as Fit
 from .training.fit import FittedModel as FittedModel
-from .training.fit import fit_model as fit_model
 from .training.fit import run_fit as run_fit
+from .training.fit_model import fit_model as fit_model
 from .training.items import count_words as count_words
 from .training.items import open_items as open_items
 from .training.plan import FitPlan as FitPlan

@@ -78,7 +78,7 @@ class WordWeighting:
     vocabularies : tuple of int, default=()
         Numbers of words of several vocabularies side by side; () for one.
     shift : ndarray of shape (n_words,), default=None
-        What is subtracted from each column. Sparse data become dense.
+        What is subtracted from each column. Sparse data become dense, unless all of it is zero.
 
     Examples
     --------
@@ -110,7 +110,7 @@ class WordWeighting:
         if self.is_identity:
             return X
         result = _tidy(X).astype(np.float64)  # a copy
-        if self.shift is not None:
+        if self.shift is not None and self.shift.any():
             result = (result.toarray() if hasattr(result, "indptr") else result) - np.tile(self.shift, n_cells)
         values = result.data if hasattr(result, "indptr") else result
         if self.term == "sqrt":

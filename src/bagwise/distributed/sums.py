@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import column_or_1d
 
 from bagwise._utils.extras import require
-from bagwise._utils.matrices import as_format, canonical, first_not_finite, is_lazy
+from bagwise._utils.matrices import as_format, canonical, check_non_negative, first_not_finite, is_lazy
 from bagwise._utils.memory import readable_size, resolve_limit
 from bagwise._utils.validation import check_array, refuse_dates
 from bagwise.errors import BagwiseError
@@ -390,7 +390,7 @@ def statistics(
     return _over_chunks(_statistics_of_chunk, chunks, result, memory_limit, list(enumerate(codes)), **settings)
 
 
-def clustered_statistics(X: Any, criterion: Clusters, memory_limit: Limit = None) -> Any:
+def clustered_statistics(X: Any, criterion: Clusters, memory_limit: Limit = None, scaling: str | None = "auto") -> Any:
     """Compute the sums that merging by "clusters" needs, over clusters of the samples.
 
     Clusterings are learned in this process from the samples that `sampled_rows` draws, as of data in memory; each chunk
@@ -401,6 +401,8 @@ def clustered_statistics(X: Any, criterion: Clusters, memory_limit: Limit = None
     X, memory_limit
         As in `statistics`.
     criterion : Clusters
+    scaling : {"auto", "shift", "range"} or None, default="auto"
+        As in `merge_words`.
 
     Returns
     -------
@@ -428,7 +430,9 @@ def clustered_statistics(X: Any, criterion: Clusters, memory_limit: Limit = None
     sample = canonical(sp.csr_array(sp.vstack(taken, format="csr"))) if sp.issparse(taken[0]) else np.vstack(taken)
     if sample.shape[0] == 0:
         raise BagwiseError("X has no samples.")
-    learned = delayed(criterion.learn(sample, scaling=find_scaling(sample)))
+    if sp.issparse(sample):
+        check_non_negative(sample, "The criterion 'clusters'", "Dense chunks may be negative: columns are shifted.")
+    learned = delayed(criterion.learn(sample, scaling=find_scaling(sample, scaling)))
     return _over_chunks(_statistics_of_clusters, chunks, result, memory_limit, learned=learned)
 
 

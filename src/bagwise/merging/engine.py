@@ -8,6 +8,7 @@ handled.
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple, Self
@@ -27,6 +28,7 @@ from bagwise._utils.matrices import (
     class_sums,
     constant_words,
     count_unit,
+    extremes,
     is_lazy,
 )
 from bagwise._utils.memory import Limit, check_memory, resolve_limit
@@ -39,7 +41,7 @@ from bagwise.merging.criteria.base import AdditiveScore, Criterion, TraceRatio, 
 from bagwise.merging.criteria.clusters import Clusters
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.pooling import pool
-from bagwise.merging.scaling import Scaling, find_scaling
+from bagwise.merging.scaling import SCALINGS, Scaling, find_scaling
 from bagwise.merging.scoring import Scoring, WeightLoss
 from bagwise.merging.searches.base import Search
 from bagwise.merging.searches.device import DeviceBoundSearch, DevicePartnerSearch, check_runs_on_device
@@ -117,6 +119,7 @@ class Engine:
         store: str = "auto",
         memory_limit: Limit = None,
         n_jobs: int | None = None,
+        scaling: str | None = "auto",
         device: str | None = None,
         verbose: int = 0,
     ) -> None:
@@ -124,6 +127,8 @@ class Engine:
         for name, value, known in (("search", search, SEARCHES), ("store", store, STORES)):
             if value not in known:
                 raise unknown_name(name, value, known)
+        if scaling is not None and scaling not in SCALINGS:
+            raise unknown_name("scaling", scaling, SCALINGS, "None")
         if search != "bound" and store not in ("auto", "dense"):
             raise BagwiseError(
                 f"store={store!r} computes rows when they are needed, which search={search!r} does not support. Use "
@@ -142,9 +147,15 @@ class Engine:
             raise BagwiseError(
                 "search='polar' needs a preferred graph without negative eigenvalues; use search='bound'."
             )
+        if scaling not in ("auto", None) and not self.criterion.scales_measurements:
+            names = [repr(name) for name, known in NAMED_CRITERIA.items() if known.scales_measurements]
+            raise BagwiseError(
+                f"scaling={scaling!r} is for the criteria {', '.join(names)}, and {self.criterion.name!r} takes data "
+                "as they are. Use scaling='auto', or scale the columns of X."
+            )
         resolve_limit(memory_limit)  # raises where it is not a size
         self._device, self._xp = device, device_module(device)
-        self._search, self._store, self._limit = search, store, memory_limit
+        self._search, self._store, self._scaling, self._limit = search, store, scaling, memory_limit
         self._n_threads = effective_n_jobs(check_n_jobs(n_jobs))
         self._show_progress = verbose > 0
         self._settings: dict[str, Any] = {"n_threads": self._n_threads, "show_progress": self._show_progress}
@@ -198,36 +209,67 @@ class Engine:
                 kept = np.flatnonzero(weights)
                 self.data, self._weights, self.criterion = X[kept], weights[kept], criterion.of_samples(kept)
                 self._labels = None if self._labels is None else self._labels[kept]
-        if criterion.scales_measurements and (scaling := find_scaling(self.data)) is not None:
-            self.scaling, self.data = scaling, scaling.apply(self.data)
-            if criterion.sums_needed == ():
-                self.data = self._sums_of_measurements(self.data)
-                return self
-        elif criterion.non_negative:
-            advice = "Use counts or histograms."
-            if criterion.scales_measurements:
-                advice += " Dense data may be negative, X.toarray(): their columns are shifted to a minimum of 0."
-            check_non_negative(X, f"The criterion {criterion.name!r}", advice)
-        if is_on_device(self.data) and criterion.sums_needed == ():
-            self.data = replace(self._sums_of_measurements(self.data), unit=count_unit(self.data))
+        scaling = find_scaling(self.data, self._scaling) if criterion.scales_measurements else None
+        if scaling is None:
+            if criterion.non_negative:
+                self._check_non_negative(X)
+            if is_on_device(self.data) and criterion.sums_needed == ():
+                self.data = self._sums(self.data)[0]
+            return self
+        of_classes = criterion.sums_needed == () and criterion.supervised  # which do not depend on the values
+        if sp.issparse(X) and not of_classes:
+            self._check_non_negative(X, "Dense data may be negative, X.toarray(): their columns are shifted.")
+        self._take_scaling(scaling)
+        if of_classes:
+            self.data = scaling.apply_to_sums(*self._sums(self.data))
+            return self
+        self.data = scaling.apply(self.data)
+        if criterion.sums_needed == ():
+            self.data = replace(self._sums(self.data)[0], unit=0.0)
         return self
 
-    def _sums_of_measurements(self, X: Any) -> Statistics:
-        """Sum up scaled samples; measurements have no smallest unit to smooth class sums by."""
+    def _check_non_negative(self, X: Any, advice: str = "Use counts or histograms.") -> None:
+        """Raise for negative values in samples or statistics that a criterion for counts gets."""
+        who = f"The criterion {self.criterion.name!r}"
+        if self.criterion.scales_measurements and self._scaling is None:
+            advice = "Use scaling='auto', which shifts columns of measurements to a minimum of 0."
+        if isinstance(X, Statistics):
+            X.check_non_negative(who, advice)
+        else:
+            check_non_negative(X, who, advice)
+
+    def _take_scaling(self, scaling: Scaling) -> None:
+        """Keep the scaling, and warn where it is a guess about negative values."""
+        self.scaling = scaling
+        word = int(np.argmin(scaling.shift))
+        if self._scaling == "auto" and scaling.shift[word] < 0:
+            advice = " Use scaling='shift' or 'range' if they are, or scaling=None to refuse negative values."
+            warnings.warn(
+                f"X has negative values, down to {scaling.shift[word]:g} in word {word}, but the criterion "
+                f"{self.criterion.name!r} is for counts and histograms: columns are taken as measurements, and "
+                f"shifted to a minimum of 0.{in_python(advice)}",
+                stacklevel=2,
+            )
+
+    def _sums(self, X: Any) -> tuple[Statistics, NDArray[Any]]:
+        """Sum up samples over the classes of the criterion; return also the sum of the weights in each class."""
         codes = self.criterion.codes(X, self._labels, **self._settings)
         n, d = X.shape
-        return Statistics(
+        smallest, largest = extremes(X)
+        weights = np.ones(n) if self._weights is None else self._weights
+        statistics = Statistics(
             classes=np.arange(int(codes.max()) + 1),
             class_sizes=np.bincount(codes.ravel()),
             class_sums=to_host(class_sums(X, codes, weights=self._weights)),
-            smallest=to_host(X.min(axis=0)),
-            largest=to_host(X.max(axis=0)),
-            whole=to_host((np.rint(X) == X).all(axis=0)),
+            smallest=smallest,
+            largest=largest,
+            whole=np.zeros(d, dtype=np.bool_),
             stored=np.full(d, n),
             sparse=False,
-            unit=0.0,
+            unit=count_unit(X),
             n_labels=codes.size // n,
         )
+        return statistics, np.bincount(codes.ravel(), np.repeat(weights, codes.size // n))
 
     def _check_statistics(self, X: Any, y: Any, sample_weight: Any) -> Statistics:
         """Check that sums over samples are enough, and sum up a Dask collection."""
@@ -250,7 +292,7 @@ class Engine:
             from bagwise.distributed.sums import clustered_statistics, statistics  # deferred: only Dask data need it
 
             if isinstance(criterion, Clusters):
-                lazy = clustered_statistics(X, criterion, self._limit)
+                lazy = clustered_statistics(X, criterion, self._limit, self._scaling)
             elif y is None:
                 raise no_labels(criterion.name)
             else:
@@ -261,10 +303,12 @@ class Engine:
         if X.n_samples < 2:
             raise BagwiseError(f"Merging needs at least 2 samples; the statistics are of {X.n_samples}.")
         check_size(np.stack([X.largest, X.smallest]))
-        if criterion.scales_measurements and (scaling := find_scaling(X)) is not None:
-            self.scaling, X = scaling, scaling.apply_to_sums(X)
+        scaling = find_scaling(X, self._scaling) if criterion.scales_measurements else None
+        if scaling is not None:
+            self._take_scaling(scaling)
+            X = scaling.apply_to_sums(X)
         elif criterion.non_negative:
-            X.check_non_negative(f"The criterion {criterion.name!r}", "Use counts or histograms.")
+            self._check_non_negative(X)
         X = X.without_empty_classes()
         if len(X.classes) < 2:
             raise BagwiseError(

@@ -24,6 +24,7 @@ def merge_words(
     criterion: str | Criterion = "auto",
     kernel: str | AdditiveKernel = "linear",
     search: str = "bound",
+    scaling: str | None = "auto",
     n_groups: int = 1,
     sample_weight: ArrayLike | None = None,
     callback: Callback | None = None,
@@ -57,6 +58,11 @@ def merge_words(
     search : {"bound", "polar", "exhaustive"}, default="bound"
         For trace ratios: "bound" is the fastest, "polar" is the papers' index, "exhaustive" evaluates all pairs.
         They give the same result. Other criteria have searches of their own.
+    scaling : {"auto", "shift", "range"} or None, default="auto"
+        For "aib", "clusters" and "mmi", which need counts or frequencies: "shift" takes columns as measurements and
+        shifts each to a minimum of 0, "range" also divides it by its range, None leaves data as they are. "auto" finds
+        out from the values, see Notes of `WordMerger`, and warns where it shifts negative ones. Sparse data with
+        negative values are for "aib" only.
     n_groups : int, default=1
         Stop at this number of groups.
     sample_weight : array-like of shape (n_samples,), default=None
@@ -117,6 +123,7 @@ def merge_words(
         has_labels=y is not None,
         kernel=kernel,
         search=search,
+        scaling=scaling,
         store=store,
         memory_limit=memory_limit,
         n_jobs=n_jobs,
@@ -131,6 +138,7 @@ def merge_statistics(
     *,
     criterion: str | Criterion = "auto",
     search: str = "bound",
+    scaling: str | None = "auto",
     n_groups: int = 1,
     callback: Callback | None = None,
     memory_limit: Limit = None,
@@ -146,7 +154,7 @@ def merge_statistics(
     criterion : {"auto", "csm", "aib", "clusters", "mlt"} or object from `bagwise.criteria`, default="auto"
         "auto" is "aib". For "clusters" the classes are clusters, of one clustering or several. "csm" needs statistics
         with ``gram=True``; "mlt" with ``frequencies=True``, unless all values are integers.
-    search, n_groups, callback, n_jobs, verbose
+    search, scaling, n_groups, callback, n_jobs, verbose
         As in `merge_words`.
     memory_limit : int or str, default=None
         Memory budget for the two d x d matrices of "csm", in bytes or as "2GB". None: 80 % of the free memory.
@@ -178,5 +186,7 @@ def merge_statistics(
             ".compute() first on a lazy result of bagwise.distributed."
         )
     check_request(n_groups, callback)
-    engine = Engine(criterion, search=search, memory_limit=memory_limit, n_jobs=n_jobs, verbose=verbose)
+    engine = Engine(
+        criterion, search=search, scaling=scaling, memory_limit=memory_limit, n_jobs=n_jobs, verbose=verbose
+    )
     return engine.load(statistics).run(n_groups, callback)

@@ -62,7 +62,7 @@ def pool(
         in_group[xp.arange(len(labels)), xp.asarray(labels)] = 1.0 if weights is None else xp.asarray(weights)
         moved = X if shift is None else X - xp.asarray(shift, dtype=X.dtype)
         return (moved @ in_group) * xp.asarray(pool_factors(counted, pooling), dtype=X.dtype)
-    if shift is not None:
+    if shift is not None and shift.any():
         if sp.issparse(X):  # zeros become shifts: the sums of groups are dense, the words need not be
             moved = pool(shift[np.newaxis], labels, n_groups, pooling, weights=weights, sizes=sizes)
             pooled = pool(X, labels, n_groups, pooling, weights=weights, sizes=sizes)
@@ -141,7 +141,7 @@ def spread(
     shares = (1.0 / (factors * np.maximum(n_members, 1)))[labels]
     if weights is not None:
         shares = np.divide(shares, weights, out=np.zeros_like(shares), where=weights != 0)
-    if shift is not None:
+    if shift is not None and shift.any():
         given = Z.toarray() if sp.issparse(Z) else Z
         words = (given[:, labels] * shares + shift).astype(Z.dtype)
         return type(Z)(words) if sp.issparse(Z) else words

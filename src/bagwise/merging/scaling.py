@@ -10,15 +10,16 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bagwise._utils.devices import device_module, to_device, to_host
-from bagwise._utils.matrices import class_sums, count_unit, is_whole
+from bagwise._utils.matrices import canonical, class_sums, count_unit, extremes, is_whole
 from bagwise._utils.validation import as_floats
 from bagwise.codebooks.normalizing import inverse_document_frequencies
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.merging.criteria.base import class_codes
 from bagwise.merging.statistics import Statistics
 
-__all__ = ["WORD_WEIGHTS", "Scaling", "find_scaling", "resolve_word_weights"]
+__all__ = ["SCALINGS", "WORD_WEIGHTS", "Scaling", "find_scaling", "resolve_word_weights"]
 
+SCALINGS = ("auto", "shift", "range")
 WORD_WEIGHTS = ("idf", "log_odds")
 # Ranges differ where the largest is more than this many times the median.
 _FACTOR = 100.0
@@ -38,16 +39,24 @@ class Scaling(NamedTuple):
         divided = "" if self.scale is None else ", and divided by its range"
         return f"columns are measurements, each shifted to a minimum of 0{divided}"
 
-    def apply(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return scaled columns of a dense matrix, where that lives."""
+    def apply(self, X: Any) -> Any:
+        """Return scaled columns of a dense matrix, where that lives, or of a CSR array without negative values."""
+        if sp.issparse(X):  # a column whose minimum is above 0 has no zeros
+            values = X.data - self.shift[X.indices]
+            values *= 1.0 if self.scale is None else self.scale[X.indices]
+            return canonical(sp.csr_array((values, X.indices, X.indptr), shape=X.shape))
         xp = device_module(None, X)
         shifted = X - to_device(self.shift, xp)
         return shifted if self.scale is None else shifted * to_device(self.scale, xp)
 
-    def apply_to_sums(self, statistics: Statistics) -> Statistics:
-        """Return what the statistics of class sums of scaled samples would be, without products of words."""
+    def apply_to_sums(self, statistics: Statistics, sizes: NDArray[np.float64] | None = None) -> Statistics:
+        """Return what the statistics of class sums of scaled samples would be, without products of words.
+
+        `sizes` are the sums of the weights of samples in each class, where samples have weights.
+        """
         scale = np.ones_like(self.shift) if self.scale is None else self.scale
-        sums = (statistics.class_sums - statistics.class_sizes[:, np.newaxis] * self.shift) * scale
+        counted = statistics.class_sizes if sizes is None else sizes
+        sums = (statistics.class_sums - counted[:, np.newaxis] * self.shift) * scale
         smallest, largest = ((values - self.shift) * scale for values in (statistics.smallest, statistics.largest))
         return replace(
             statistics,
@@ -62,17 +71,20 @@ class Scaling(NamedTuple):
         )
 
 
-def find_scaling(X: Any) -> Scaling | None:
+def find_scaling(X: Any, how: str | None = "auto") -> Scaling | None:
     """Find how to bring measurements to a common scale; None for counts and frequencies, which stay as they are.
 
-    Dense data are measurements if they have negative values, or if at least 20 samples have fractions, rows that do
-    not all have the same sum, and columns that are far from zero or whose ranges differ by more than a factor of 100.
-    Columns of measurements are shifted to a minimum of 0, and divided by their ranges if the largest range is more than
-    100 times the median.
+    Data are measurements if they have negative values, or if at least 20 samples have fractions, rows that do not all
+    have the same sum, and columns that are far from zero or whose ranges differ by more than a factor of 100. Columns
+    of measurements are shifted to a minimum of 0, and divided by their ranges if the largest range is more than 100
+    times the median. Dense and sparse data with the same numbers are scaled alike.
 
     Parameters
     ----------
     X : ndarray, array on a device, CSR array or Statistics
+    how : {"auto", "shift", "range"} or None, default="auto"
+        "shift" and "range" take all data as measurements: the former shifts columns, the latter also divides them by
+        their ranges. None: all data stay as they are.
 
     Examples
     --------
@@ -82,25 +94,28 @@ def find_scaling(X: Any) -> Scaling | None:
     >>> find_scaling(np.array([[3, 0], [1, 4]])) is None
     True
     """
-    if isinstance(X, Statistics):
-        if X.sparse or X.n_samples == 0:
-            return None
-        low, high = X.smallest, X.largest
-    else:
-        if sp.issparse(X) or X.shape[0] == 0:
-            return None
-        low, high = to_host(X.min(axis=0)), to_host(X.max(axis=0))
+    if how is None or X.shape[0] == 0:
+        return None
+    guessed = how == "auto" and _smallest(X) >= 0
+    if guessed and (X.shape[0] < _SAMPLES or _is_whole(X) or _has_equal_sums(X)):
+        return None
+    low, high = (X.smallest, X.largest) if isinstance(X, Statistics) else extremes(X)
     ranges = high - low
     varies = ranges > 0
     differ = bool(varies.any() and ranges.max() > _FACTOR * np.median(ranges[varies]))
-    if low.min(initial=0.0) >= 0:
-        far = varies.any() and np.median(low[varies] - _OFFSET * ranges[varies]) > 0
-        if not (differ or far) or X.shape[0] < _SAMPLES or _is_whole(X) or _has_equal_sums(X):
-            return None
+    if guessed and not differ and not (varies.any() and np.median(low[varies] - _OFFSET * ranges[varies]) > 0):
+        return None
     if not np.isfinite(ranges).all():
         raise BagwiseError("The ranges of the columns of X cannot be represented; scale X, for example by its maximum.")
     with np.errstate(divide="ignore"):
-        return Scaling(low, np.where(varies, 1 / ranges, 0.0) if differ else None)
+        divided = differ if how == "auto" else how == "range"
+        return Scaling(low, np.where(varies, 1 / ranges, 0.0) if divided else None)
+
+
+def _smallest(X: Any) -> float:
+    """The smallest value; 0 if all are positive."""
+    values = X.smallest if isinstance(X, Statistics) else X.data if sp.issparse(X) else X
+    return min(float(values.min()), 0.0) if values.size else 0.0
 
 
 def _is_whole(X: Any) -> bool:
@@ -113,7 +128,7 @@ def _has_equal_sums(X: Any) -> bool:
         filled = X.class_sizes > 0
         sums = X.class_sums[filled].sum(axis=1) / X.class_sizes[filled]
     else:
-        sums = to_host(X.sum(axis=1))
+        sums = np.asarray(to_host(X.sum(axis=1))).ravel()
         sums = sums[sums > 0]  # empty samples have no frequencies
     return len(sums) > 0 and bool(np.ptp(sums) <= 1e-5 * np.abs(sums).max())
 

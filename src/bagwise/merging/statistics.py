@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bagwise._io.tensors import FileKind, header_field, tensor
 from bagwise._utils.checks import check_integer
-from bagwise._utils.matrices import checked_csr, class_sums, count_unit, first_not_finite
+from bagwise._utils.matrices import checked_csr, class_sums, count_unit, extremes, first_not_finite
 from bagwise._utils.memory import check_memory
 from bagwise._utils.validation import check_array
 from bagwise.errors import BagwiseError
@@ -223,7 +223,7 @@ class Statistics:
             raise BagwiseError(f"classes must name {n_classes} classes; got an array of shape {names.shape}.")
         if len(set(names.tolist())) < n_classes:
             raise BagwiseError(f"classes must be different names; got {_some(names)}. Give equal ones the same code.")
-        smallest, largest = _extremes(X)
+        smallest, largest = extremes(X)
         statistics = cls(
             classes=names,
             class_sizes=np.bincount(numbers.ravel(), minlength=n_classes).astype(np.int64),
@@ -472,16 +472,6 @@ def _check_codes(codes: ArrayLike, n_samples: int, n_classes: int) -> NDArray[np
             f"{_some(np.unique(numbers))}. np.unique(y, return_inverse=True) gives labels and codes."
         )
     return numbers.astype(np.intp)
-
-
-def _extremes(X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Minimum and maximum of each word; infinities if there is no sample."""
-    if X.shape[0] == 0:
-        return np.full(X.shape[1], np.inf), np.full(X.shape[1], -np.inf)
-    smallest, largest = X.min(axis=0), X.max(axis=0)
-    if sp.issparse(X):
-        return smallest.toarray().ravel(), largest.toarray().ravel()
-    return smallest, largest
 
 
 def _whole_words(X: Any) -> NDArray[np.bool_]:

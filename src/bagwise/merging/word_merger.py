@@ -36,7 +36,8 @@ def needs_non_negative(merger: Any) -> bool:
     kernel = kernel.name if isinstance(kernel, AdditiveKernel) else kernel
     if isinstance(criterion, str) and criterion.lower() in ("auto", *NAMED_CRITERIA):
         criterion = resolve_criterion(criterion, of_ratios=merger.search != "bound" or merger.store != "auto")
-    by_criterion = getattr(criterion, "non_negative", False) and not getattr(criterion, "scales_measurements", False)
+    scaled = merger.scaling is not None and getattr(criterion, "scales_measurements", False)
+    by_criterion = getattr(criterion, "non_negative", False) and not scaled
     by_criterion = by_criterion or getattr(criterion, "metric", None) == "intersection"
     return bool(by_criterion) or kernel != "linear"
 
@@ -68,6 +69,9 @@ class WordMerger(GroupTransformer, BaseEstimator):
     pooling : {"sum", "mean", "sqrt"}, default="sum"
         How the words of a group are combined: their sum, their mean, or their sum divided by the square root of the
         group's size.
+    scaling : {"auto", "shift", "range"} or None, default="auto"
+        For "aib", "clusters" and "mmi": whether columns are measurements, which are shifted to a minimum of 0, or also
+        divided by their ranges. "auto" finds out, see Notes; None leaves data as they are.
     store : {"auto", "dense", "sparse"}, default="auto"
         How the statistics of a trace ratio criterion are stored: as two d x d matrices, or as the non-zeros of the
         data. "auto" uses "dense" if it fits in memory; see `merge_words`.
@@ -116,10 +120,11 @@ class WordMerger(GroupTransformer, BaseEstimator):
     "lde" are best for two classes of images. Without labels "clusters" is best.
 
     "aib", "clusters" and "mmi" are for counts and frequencies. Measurements are brought to a common scale first, in
-    `fit` and `transform`: each column is shifted to a minimum of 0, and divided by its range where the largest range is
-    more than 100 times the median. Dense data are measurements if they have negative values, or if at least 20 samples
-    have fractions, different sums, and columns that are far from zero or whose ranges differ by more than a factor of
-    100. New values below the minimum give negative numbers; they are not clipped. ``verbose=1`` says what was done.
+    `fit` and `transform`, as `scaling` says. By "auto" each column is shifted to a minimum of 0, and divided by its
+    range where the largest range is more than 100 times the median. Data are measurements then if they have negative
+    values, or if at least 20 samples have fractions, different sums, and columns that are far from zero or whose ranges
+    differ by more than a factor of 100. A warning is given where negative values are shifted by "auto". New values
+    below the minimum give negative numbers; they are not clipped. ``verbose=1`` says what was done.
 
     Fitting takes O(d²) time for d words, once the statistics are formed, and O(d²) memory; for wide data less, with
     ``store="sparse"`` of the order of the non-zeros. Transforming takes one pass over the data; the model is one
@@ -154,6 +159,7 @@ class WordMerger(GroupTransformer, BaseEstimator):
         "store": [str],
         "word_weights": [str, "array-like", None],
         "pooling": [str],
+        "scaling": [str, None],
         "memory_limit": [Interval(Real, 0, None, closed="neither"), str, None],
         "n_jobs": list(N_JOBS),
         "device": [StrOptions({"cpu", "cuda"}), None],
@@ -169,6 +175,7 @@ class WordMerger(GroupTransformer, BaseEstimator):
         search: str = "bound",
         word_weights: str | ArrayLike | None = None,
         pooling: str = "sum",
+        scaling: str | None = "auto",
         store: str = "auto",
         memory_limit: int | float | str | None = None,
         n_jobs: int | None = None,
@@ -181,6 +188,7 @@ class WordMerger(GroupTransformer, BaseEstimator):
         self.search = search
         self.word_weights = word_weights
         self.pooling = pooling
+        self.scaling = scaling
         self.store = store
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
@@ -213,6 +221,7 @@ class WordMerger(GroupTransformer, BaseEstimator):
             has_labels=y is not None,
             kernel=self.kernel,
             search=self.search,
+            scaling=self.scaling,
             store=self.store,
             memory_limit=self.memory_limit,
             n_jobs=self.n_jobs,

@@ -44,7 +44,7 @@ from bagwise.merging.word_merger import WordMerger, needs_non_negative
 
 __all__ = ["WordMergerCV"]
 
-_MERGING = ("criterion", "kernel", "search", "word_weights", "pooling", "store", "memory_limit", "verbose")
+_MERGING = ("criterion", "kernel", "search", "word_weights", "pooling", "scaling", "store", "memory_limit", "verbose")
 
 
 def _of_merger(name: str, doc: str) -> property:
@@ -79,7 +79,7 @@ class WordMergerCV(MetaEstimatorMixin, GroupTransformer, BaseEstimator):
         of it.
     scoring : str or callable, default=None
         As in scikit-learn; None is the estimator's own score.
-    criterion, kernel, search, word_weights, pooling, store, memory_limit
+    criterion, kernel, search, word_weights, pooling, scaling, store, memory_limit
         As in `WordMerger`.
     n_jobs : int, default=None
         Number of threads. Each takes whole folds and needs the memory of one `WordMerger`.
@@ -135,6 +135,7 @@ class WordMergerCV(MetaEstimatorMixin, GroupTransformer, BaseEstimator):
         "search": [str],
         "word_weights": [str, "array-like", None],
         "pooling": [str],
+        "scaling": [str, None],
         "store": [str],
         "memory_limit": [Interval(Real, 0, None, closed="neither"), str, None],
         "n_jobs": list(N_JOBS),
@@ -154,6 +155,7 @@ class WordMergerCV(MetaEstimatorMixin, GroupTransformer, BaseEstimator):
         search: str = "bound",
         word_weights: str | ArrayLike | None = None,
         pooling: str = "sum",
+        scaling: str | None = "auto",
         store: str = "auto",
         memory_limit: int | float | str | None = None,
         n_jobs: int | None = None,
@@ -169,6 +171,7 @@ class WordMergerCV(MetaEstimatorMixin, GroupTransformer, BaseEstimator):
         self.search = search
         self.word_weights = word_weights
         self.pooling = pooling
+        self.scaling = scaling
         self.store = store
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs

@@ -6,8 +6,6 @@ import functools
 import io
 import os
 import tempfile
-import threading
-from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +13,7 @@ from typing import Any, BinaryIO
 
 from bagwise._io.storage import Url, as_place, redacted, storage_errors
 from bagwise._utils.memory import readable_size
+from bagwise._utils.threads import cached_once
 from bagwise.errors import BagwiseError
 from bagwise.sources.limits import Limits
 
@@ -114,7 +113,7 @@ class UrlContent:
         if size > _BLOCK:
             return self._request(offset, offset + size)
         first, last = offset // _BLOCK, max(offset, offset + size - 1) // _BLOCK
-        parts = [_blocks.get(self, number) for number in range(first, last + 1)]
+        parts = [_block(self, number) for number in range(first, last + 1)]
         start = offset - first * _BLOCK
         return b"".join(parts)[start : start + size]
 
@@ -168,35 +167,35 @@ class PartContent:
         return io.BytesIO(content)
 
 
-def as_file(given: File | str | os.PathLike[str]) -> File:
+def as_file(path: File | str | os.PathLike[str]) -> File:
     """Return the content of a path or URL, or what is one already."""
-    if isinstance(given, (FileContent, UrlContent)):
-        return given
-    place = as_place(given)
-    return UrlContent(place) if isinstance(place, Url) else FileContent(os.fspath(place))
+    if isinstance(path, (FileContent, UrlContent)):
+        return path
+    location = as_place(path)
+    return UrlContent(location) if isinstance(location, Url) else FileContent(os.fspath(location))
 
 
 @contextmanager
 def local_copy(path: str | os.PathLike[str], limits: Limits) -> Iterator[str]:
     """Give a local path for a file: its own, or that of a copy if it is a URL, within the limit `table_bytes`."""
-    place = as_place(path)
-    if not isinstance(place, Url):
-        yield os.fspath(place)
+    location = as_place(path)
+    if not isinstance(location, Url):
+        yield os.fspath(location)
         return
     with tempfile.TemporaryDirectory(prefix="bagwise-") as folder:
-        target = os.path.join(folder, f"copy{os.path.splitext(place.name)[1]}")
+        target = os.path.join(folder, f"copy{os.path.splitext(location.name)[1]}")
         n_bytes = 0
-        with storage_errors(str(place)), as_file(place).open() as file, open(target, "wb") as copy:
+        with storage_errors(str(location)), as_file(location).open() as file, open(target, "wb") as copy:
             while piece := file.read(_BLOCK):
                 n_bytes += len(piece)
-                limits.check("table_bytes", n_bytes, f"{place} has {readable_size(n_bytes)} and more")
+                limits.check("table_bytes", n_bytes, f"{location} has {readable_size(n_bytes)} and more")
                 copy.write(piece)
         try:
             yield target
         except BagwiseError as error:  # names the file
             if target not in str(error):
                 raise
-            raise BagwiseError(str(error).replace(target, os.fspath(place))) from error
+            raise BagwiseError(str(error).replace(target, os.fspath(location))) from error
 
 
 def changed(what: str) -> BagwiseError:
@@ -209,48 +208,16 @@ def _unchanged(content: UrlContent, stamp: tuple[Any, ...] | None) -> bool:
     return content.stamp() == stamp
 
 
-class _Blocks:
-    """The last blocks of files by URL. A block that several threads want is requested once."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[UrlContent, int], bytes] = OrderedDict()
-        self._awaited: dict[tuple[UrlContent, int], threading.Lock] = {}
-
-    def get(self, content: UrlContent, number: int) -> bytes:
-        """Return a block of a file, shorter at its end."""
-        key = (content, number)
-        with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key]
-            awaited = self._awaited.setdefault(key, threading.Lock())
-        with awaited:
-            with self._lock:
-                if key in self._kept:
-                    return self._kept[key]
-            try:
-                block = content._request(number * _BLOCK, (number + 1) * _BLOCK)
-            finally:
-                with self._lock:
-                    self._awaited.pop(key, None)
-            with self._lock:
-                self._kept[key] = block
-                while len(self._kept) > _KEPT:
-                    self._kept.popitem(last=False)
-            return block
-
-    def __reduce__(self) -> str:
-        return "_blocks"
-
-
-_blocks = _Blocks()
+@cached_once(maxsize=_KEPT)
+def _block(content: UrlContent, number: int) -> bytes:
+    """Return a block of a file, shorter at its end."""
+    return content._request(number * _BLOCK, (number + 1) * _BLOCK)
 
 
 class _RemoteFile(io.RawIOBase):
     """A file of fsspec; whatever its file system raises is a `BagwiseError`.
 
-    The file system is held as well: that of an archive closes its files when nobody holds it.
+    The file system is kept as well: that of an archive closes its files when nothing refers to it.
     """
 
     def __init__(self, system: Any, file: Any) -> None:

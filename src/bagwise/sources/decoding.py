@@ -14,36 +14,36 @@ from bagwise.sources.limits import Deadline, Limits
 
 __all__ = ["DECODING", "DecodingMemory"]
 
-# Bytes that are held whatever memory is free, and from which on they are given back: both take time to do.
+# Bytes that are admitted whatever memory is free, and from which on they are given back: both take time to do.
 _FEW, _MUCH = 1 << 26, 1 << 28
 
 
 class DecodingMemory:
-    """Admits decoders, in the order in which they come, while the bytes that they hold together are within a limit.
+    """Admits decoders, in the order in which they come, while the bytes that they take together are within a limit.
 
     A decoder that needs more than the limit by itself is refused. One that is admitted never waits for others, so that
     those that wait are admitted sooner or later.
     """
 
     def __init__(self) -> None:
-        self.forget()
+        self.reset()
 
-    def forget(self) -> None:
-        """Begin with nothing held, and nobody waiting."""
+    def reset(self) -> None:
+        """Begin with nothing admitted, and nobody waiting."""
         self._changed = threading.Condition()
         self._waiting: deque[object] = deque()
-        self.held = 0
+        self.n_bytes = 0
 
     @contextmanager
-    def hold(self, n_bytes: int, limits: Limits, deadline: Deadline) -> Iterator[None]:
-        """Hold bytes in a block, at most `decode_bytes` with all others; waiting takes no time of the deadline."""
+    def admit(self, n_bytes: int, limits: Limits, deadline: Deadline) -> Iterator[None]:
+        """Take bytes for a block, at most `decode_bytes` with all others; waiting takes no time of the deadline."""
         ticket, began = object(), time.monotonic()
         with self._changed:
             self._waiting.append(ticket)
             try:
                 while not (self._waiting[0] is ticket and self._fits(n_bytes, limits)):
                     self._changed.wait()
-                self.held += n_bytes
+                self.n_bytes += n_bytes
             finally:
                 self._waiting.remove(ticket)
                 self._changed.notify_all()
@@ -54,22 +54,22 @@ class DecodingMemory:
             if n_bytes >= _MUCH:
                 give_back_memory()
             with self._changed:
-                self.held -= n_bytes
+                self.n_bytes -= n_bytes
                 self._changed.notify_all()
 
     def _fits(self, n_bytes: int, limits: Limits) -> bool:
-        """Whether the first that waits is admitted now; it is refused if nothing is held, and it is still too much."""
-        if self.held + n_bytes <= min(_FEW, limits.decode_bytes):
+        """Whether the first that waits is admitted now; it is refused if it is too much by itself."""
+        if self.n_bytes + n_bytes <= min(_FEW, limits.decode_bytes):
             return True
-        if not self.held:
+        if not self.n_bytes:
             limits.check("decode_bytes", n_bytes, f"it takes about {readable_size(n_bytes)} to decode")
             return True
         most = limits.most("decode_bytes")
-        return most is None or self.held + n_bytes <= most
+        return most is None or self.n_bytes + n_bytes <= most
 
 
 DECODING = DecodingMemory()
 
 
-if hasattr(os, "register_at_fork"):  # threads of the parent, which hold some, are not in the child
-    os.register_at_fork(after_in_child=DECODING.forget)
+if hasattr(os, "register_at_fork"):  # threads of the parent, which have taken some, are not in the child
+    os.register_at_fork(after_in_child=DECODING.reset)

@@ -11,17 +11,19 @@ from __future__ import annotations
 import atexit
 import io
 import json
+import math
 import os
 import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from importlib import import_module
 from pkgutil import walk_packages
-from typing import IO, Any, BinaryIO
+from typing import IO, Any
+
+import numpy as np
 
 from bagwise._utils.json_text import parse_json
 from bagwise._utils.memory import readable_size
@@ -29,11 +31,10 @@ from bagwise.errors import BagwiseError, in_python, named_by, parameter_name
 from bagwise.sources.items import Content
 from bagwise.sources.limits import Deadline, Limits, timed
 
-__all__ = ["Send", "read_guarded"]
+__all__ = ["call_guarded"]
 
-Send = Callable[[dict[str, Any], Any], None]
-# What a task is: it reads a file as the request says, and sends headers with bytes.
-Task = Callable[[BinaryIO, dict[str, Any], Limits, Send], None]
+# What is called: it reads a file, as its arguments say, and returns arrays, and what JSON can hold, by name.
+Task = Callable[..., Mapping[str, Any]]
 
 # Parameters that messages name, as they are named where the process was started.
 _NAMES = ("id", "label", "layer", "limits", "split")
@@ -44,27 +45,27 @@ _ENDING = 10.0  # seconds from the last message to the end of the process
 _REUSED = 100  # files that a process reads at most
 
 
-def read_guarded(
+def call_guarded(
     task: str,
     content: Content,
-    request: Mapping[str, Any],
+    arguments: Mapping[str, Any],
     limits: Limits,
     *,
     library: str,
     packages: Sequence[str],
     memory: int,
-    many: bool = False,
-) -> Iterator[tuple[dict[str, Any], bytes]]:
-    """Yield what a task sends while it reads a file in a process of its own.
+    keep: bool = True,
+) -> dict[str, Any]:
+    """Call a function that reads a file, in a process of its own, and return what it returns.
 
     Parameters
     ----------
     task : str
-        The function, as ``module:name``; see `Task`.
+        The function, as ``module:name``; see `Task`. It gets the file, the limits, and the arguments by name.
     content : Content
         The file.
-    request : mapping
-        What the task is to do, as JSON.
+    arguments : mapping
+        What JSON can hold.
     limits : Limits
         The task obeys them; `seconds` is obeyed here.
     library : str
@@ -73,39 +74,36 @@ def read_guarded(
         What the task imports beside its module.
     memory : int
         Bytes that the process may take beside what its libraries take.
-    many : bool, default=False
-        Whether the file holds many items: the time begins anew with each message, and the process ends with the file.
+    keep : bool, default=True
+        Whether the process is kept for other files that are read with the same memory.
     """
-    deadline = Deadline(limits)
-    with content.open() as opened:
+    with content.open() as opened, _helper(tuple(packages), memory) as helper:
         size = opened.seek(0, os.SEEK_END)
-        file = opened if many else timed(opened, deadline)
         # messages name parameters as they do here
         names = in_python("", "options") and {name: parameter_name(name) for name in _NAMES}
-        asked = {"task": task, "request": dict(request), "limits": limits.changed(), "size": size, "names": names}
-        with _helper(tuple(packages), memory, limits) as (helper, watch):
+        asked = {"task": task, "arguments": dict(arguments), "limits": limits.changed(), "size": size, "names": names}
+        deadline = Deadline(limits)
+        file = timed(opened, deadline)
+        watch = threading.Timer(min(limits.seconds, threading.TIMEOUT_MAX), helper.process.kill)
+        watch.daemon = True
+        watch.start()
+        try:
             helper.send(asked)
-            while True:
-                header, payload = helper.receive(memory)
-                if watch.late:
-                    raise limits.exceeded("seconds", f"it takes longer to read{' a part of it' * many}")
-                if header is None:
-                    raise _failed(library, helper.ending())
-                if "read" in header:
-                    offset, n_bytes = header["read"]
-                    file.seek(offset)
-                    helper.send({}, file.read(min(n_bytes, _MOST_ASKED)))
-                    continue
-                if many:
-                    watch.renew()
-                helper.reusable = not many and ("end" in header or "error" in header)
-                if "error" in header:
-                    raise BagwiseError(header["error"])
-                if "failure" in header:
-                    raise _failed(library, header["failure"])
-                if "end" in header:
-                    return
-                yield header, payload
+            while (answer := helper.receive(memory)) is not None and "read" in answer:
+                offset, n_bytes = answer["read"]
+                file.seek(offset)
+                helper.send({}, file.read(min(n_bytes, _MOST_ASKED)))
+        finally:
+            watch.cancel()
+        if answer is None:
+            deadline.check()
+            raise _failed(library, helper.ending())
+        helper.reusable = keep and "failure" not in answer
+        if "error" in answer:
+            raise BagwiseError(answer["error"])
+        if "failure" in answer:
+            raise _failed(library, answer["failure"])
+        return answer
 
 
 def _failed(library: str, how: str) -> BagwiseError:
@@ -116,8 +114,8 @@ class _Helper:
     """A process that reads files, one after the other."""
 
     def __init__(self, packages: tuple[str, ...], memory: int) -> None:
-        places = os.pathsep.join(os.path.abspath(place) for place in sys.path)
-        environment = os.environ | {"PYTHONPATH": places, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        folders = os.pathsep.join(os.path.abspath(folder) for folder in sys.path)
+        environment = os.environ | {"PYTHONPATH": folders, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
         command = [sys.executable, "-c", _PROGRAM]
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
         # in a session of its own it gets no Ctrl-C: who started it ends it
@@ -131,10 +129,23 @@ class _Helper:
         with suppress(BrokenPipeError):
             _write(self.process.stdin, header, payload)
 
-    def receive(self, most: int) -> tuple[dict[str, Any] | None, bytes]:
-        """Receive a message; None if the process has ended, or sends what is none."""
-        assert self.process.stdout is not None
-        return _read(self.process.stdout, most)
+    def receive(self, most: int) -> dict[str, Any] | None:
+        """Receive a message, with its arrays; None if the process has ended, or sends what is none, or too much."""
+        pipe: Any = self.process.stdout
+        header, _ = _read(pipe, most)
+        if header is None:
+            return None
+        n_bytes = 0
+        for name, (dtype, shape) in header.pop("arrays", {}).items():
+            kind = np.dtype(dtype)
+            n_bytes += math.prod(shape) * kind.itemsize
+            if kind.hasobject or min(shape, default=0) < 0 or n_bytes > most:
+                return None
+            values = np.empty(shape, kind)
+            if values.size and pipe.readinto(values.reshape(-1).view(np.uint8).data) < values.nbytes:
+                return None
+            header[name] = values
+        return header
 
     def ending(self) -> str:
         """Say how the process ended."""
@@ -154,43 +165,13 @@ class _Helper:
                 pipe.close()
 
 
-class _Watch:
-    """Kills a process if it is not done after some seconds."""
-
-    def __init__(self, process: subprocess.Popen[bytes], seconds: float) -> None:
-        self._process, self._seconds, self.late = process, seconds, False
-        self._changed, self._over = threading.Condition(), False
-        self.renew()
-        threading.Thread(target=self._run, name="bagwise watch", daemon=True).start()
-
-    def renew(self) -> None:
-        """Let the time begin anew."""
-        self._end = time.monotonic() + self._seconds
-
-    def stop(self) -> None:
-        """Let the process live."""
-        with self._changed:
-            self._over = True
-            self._changed.notify()
-
-    def _run(self) -> None:
-        with self._changed:
-            while not self._over:
-                left = self._end - time.monotonic()
-                if left <= 0:
-                    self.late = True
-                    self._process.kill()
-                    return
-                self._changed.wait(min(left, threading.TIMEOUT_MAX))
-
-
 # Processes that wait for the next file, by what they import and the memory they may take.
 _idle: dict[tuple[tuple[str, ...], int], list[_Helper]] = {}
 _lock = threading.Lock()
 
 
 @contextmanager
-def _helper(packages: tuple[str, ...], memory: int, limits: Limits) -> Iterator[tuple[_Helper, _Watch]]:
+def _helper(packages: tuple[str, ...], memory: int) -> Iterator[_Helper]:
     """Lend a process, which is kept for the next file if it reads this one to its end."""
     with _lock:
         waiting = _idle.setdefault((packages, memory), [])
@@ -199,12 +180,10 @@ def _helper(packages: tuple[str, ...], memory: int, limits: Limits) -> Iterator[
         helper = waiting.pop() if waiting else None
     helper = helper or _Helper(packages, memory)
     helper.n_read, helper.reusable = helper.n_read + 1, False
-    watch = _Watch(helper.process, limits.seconds)
     try:
-        yield helper, watch
+        yield helper
     finally:
-        watch.stop()
-        if helper.reusable and not watch.late and helper.n_read < _REUSED:
+        if helper.reusable and helper.n_read < _REUSED:
             with _lock:
                 waiting.append(helper)
         else:
@@ -255,7 +234,7 @@ class _ServedFile(io.RawIOBase):
 
     def __init__(self, size: int, ask: Callable[[int, int], bytes]) -> None:
         super().__init__()
-        self._size, self._ask, self._place = size, ask, 0
+        self._size, self._ask, self._position = size, ask, 0
 
     def readable(self) -> bool:
         return True
@@ -264,17 +243,17 @@ class _ServedFile(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        self._place = max(0, offset + (0, self._place, self._size)[whence])
-        return self._place
+        self._position = max(0, offset + (0, self._position, self._size)[whence])
+        return self._position
 
     def tell(self) -> int:
-        return self._place
+        return self._position
 
     def readinto(self, buffer: Any, /) -> int:
-        wanted = min(len(buffer), _MOST_ASKED, self._size - self._place)
-        part = self._ask(self._place, wanted) if wanted > 0 else b""
+        wanted = min(len(buffer), _MOST_ASKED, self._size - self._position)
+        part = self._ask(self._position, wanted) if wanted > 0 else b""
         buffer[: len(part)] = part
-        self._place += len(part)
+        self._position += len(part)
         return len(part)
 
 
@@ -285,15 +264,21 @@ def serve() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
 
-    def send(header: dict[str, Any], payload: Any = b"") -> None:
-        _write(answers, header, payload)
-
     def ask(offset: int, n_bytes: int) -> bytes:
-        send({"read": [offset, n_bytes]})
+        _write(answers, {"read": [offset, n_bytes]})
         header, part = _read(requests, float("inf"))
         if header is None:  # nobody waits for this process
             os._exit(1)
         return part
+
+    def answer(values: Mapping[str, Any]) -> None:
+        arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+        others = {name: value for name, value in values.items() if name not in arrays}
+        about = {name: [value.dtype.str, value.shape] for name, value in arrays.items()}
+        _write(answers, others | {"arrays": about})
+        for value in arrays.values():
+            answers.write(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
+        answers.flush()
 
     first, _ = _read(requests, float("inf"))
     if first is None:
@@ -313,14 +298,13 @@ def serve() -> None:
         with named_by(asked["names"].get) if asked["names"] else nullcontext():
             try:
                 with io.BufferedReader(_ServedFile(asked["size"], ask), _BLOCK) as file:
-                    tasks[asked["task"]](file, asked["request"], limits, send)
-                send({"end": True})
+                    answer(tasks[asked["task"]](file, limits, **asked["arguments"]))
             except BagwiseError as error:
-                send({"error": str(error)})
+                _write(answers, {"error": str(error)})
             except MemoryError:
-                send({"error": f"it takes more than {readable_size(first['memory'])} of memory to read"})
+                _write(answers, {"error": f"it takes more than {readable_size(first['memory'])} of memory to read"})
             except Exception as error:
-                send({"failure": f"{type(error).__name__}: {error}"[:300]})
+                _write(answers, {"failure": f"{type(error).__name__}: {error}"[:300]})
 
 
 def _import_all(packages: Sequence[str]) -> None:

@@ -58,9 +58,9 @@ class Limits:
     video_bytes : int, default=2 GiB
         Memory of the frames of a video that are used.
     seconds : float, default=300
-        Time to read and decode one item, or the next part of an ``.h5ad`` file. Videos and ``.h5ad`` files are given up
-        when it is over. For other files it is checked whenever a decoder reads the next part of a file: what it does
-        with a part that it has is not interrupted.
+        Time to read and decode one item, or an ``.h5ad`` file. Videos and ``.h5ad`` files are given up when it is over.
+        For other files it is checked whenever a decoder reads the next part of a file: what it does with a part that it
+        has is not interrupted.
 
     Examples
     --------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
 
@@ -17,7 +17,7 @@ from bagwise._utils.memory import readable_size
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.sources.collection import Collection
 from bagwise.sources.decoding import DECODING
-from bagwise.sources.guarded import Send, read_guarded
+from bagwise.sources.guarded import call_guarded
 from bagwise.sources.image_files import IMAGE_ENDINGS, ORIENTATION, UNREAD_ENDINGS, decoding_bytes, open_image, to_array
 from bagwise.sources.items import Content, Item, check_encoding, decode_text
 from bagwise.sources.limits import Deadline, Limits, as_limits, read_timed, timed
@@ -138,7 +138,7 @@ class ImageDecoder:
             image.draft(None, (_REDUCED * columns, _REDUCED * rows))
         reduced = image.size != (width, height)
         turned = reduced and image.getexif().get(ORIENTATION, 1) > 4
-        with DECODING.hold(decoding_bytes(image, self.mode, (width, height)), self.limits, deadline):
+        with DECODING.admit(decoding_bytes(image, self.mode, (width, height)), self.limits, deadline):
             pixels = to_array(image, self.mode, deadline.check)
             # in proportion to the whole image, not to what a reduced scale left of it
             height, width = (width, height) if turned else (height, width)
@@ -325,39 +325,31 @@ class VideoDecoder:
         with content.open() as file:
             if not file.read(1):
                 raise BagwiseError("the file is empty")
-        request = {"mode": self.mode, "every": self.every, "max_frames": self.max_frames}
-        frames: list[NDArray[np.uint8]] = []
-        n_bytes = 0
-        for header, payload in read_guarded(
-            "bagwise.sources.media:send_frames",
+        arguments = {"mode": self.mode, "every": self.every, "max_frames": self.max_frames}
+        frames: NDArray[np.uint8] = call_guarded(
+            "bagwise.sources.media:read_frames",
             content,
-            request,
+            arguments,
             self.limits,
             library="the video library",
             packages=("av",),
-            memory=_DECODER_BYTES + _FRAME_BYTES * self.limits.pixels,
-        ):
-            frames.append(np.frombuffer(payload, np.uint8).reshape(header["shape"]))
-            if frames[-1].shape != frames[0].shape:
-                number = header["number"]
-                raise BagwiseError(f"frame {number} has shape {frames[-1].shape}, the first has {frames[0].shape}")
-            n_bytes += frames[-1].nbytes
-            what = f"its first {header['number'] + 1} frames take {readable_size(n_bytes)}"
-            self.limits.check("video_bytes", n_bytes, what)
-        if not frames:
-            raise BagwiseError("it holds no frame")
-        return np.stack(frames)
+            memory=_DECODER_BYTES + _FRAME_BYTES * self.limits.pixels + 2 * self.limits.video_bytes,
+        )["frames"]
+        return frames
 
 
-def send_frames(file: BinaryIO, request: Mapping[str, Any], limits: Limits, send: Send) -> None:
-    """Decode the frames of a video that are used, and send them one after the other."""
+def read_frames(
+    file: BinaryIO, limits: Limits, mode: str, every: int, max_frames: int | None
+) -> dict[str, NDArray[np.uint8]]:
+    """Decode the frames of a video that are used."""
     import av
 
     def check_pixels(shown: Any) -> None:
         width, height = shown.width or 0, shown.height or 0
         limits.check("pixels", width * height, f"its frames have {width} x {height} pixels")
 
-    n_sent = 0
+    frames: list[NDArray[np.uint8]] = []
+    n_bytes = 0
     try:
         container: Any
         with av.open(file, metadata_errors="replace", container_options=_CONTAINER_OPTIONS) as container:
@@ -368,15 +360,21 @@ def send_frames(file: BinaryIO, request: Mapping[str, Any], limits: Limits, send
                 raise BagwiseError("its video is of a kind that is not known")
             check_pixels(stream)
             for number, frame in enumerate(container.decode(video=0)):
-                if number % request["every"]:
+                if number % every:
                     continue
                 check_pixels(frame)
-                pixels: Any = frame.to_ndarray(format="gray" if request["mode"] == "grey" else "rgb24")
-                send({"shape": pixels.shape, "number": number}, np.ascontiguousarray(pixels).data.cast("B"))
-                n_sent += 1
-                if n_sent == request["max_frames"]:
+                frames.append(frame.to_ndarray(format="gray" if mode == "grey" else "rgb24"))
+                if frames[-1].shape != frames[0].shape:
+                    raise BagwiseError(f"frame {number} has shape {frames[-1].shape}, the first has {frames[0].shape}")
+                n_bytes += frames[-1].nbytes
+                what = f"its first {number + 1} frames take {readable_size(n_bytes)}"
+                limits.check("video_bytes", n_bytes, what)
+                if len(frames) == max_frames:
                     break
     except av.error.FFmpegError as error:
         raise BagwiseError(
             f"it is damaged or not a video: {error.strerror or error}. Containers that are read: {_CONTAINER_NAMES}."
         ) from error
+    if not frames:
+        raise BagwiseError("it holds no frame")
+    return {"frames": np.stack(frames)}

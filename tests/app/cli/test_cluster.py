@@ -80,14 +80,14 @@ def test_csv_report_and_index_have_the_same_names(clustered):
 
 def test_the_same_seed_gives_the_same_bytes(clustered, posts, tmp_path):
     _, folder = clustered
-    options = ("-c", 3, "--groups", 8, "--no-report")
+    options = ("-c", 3, "--groups", 8, "--no-page")
     bagwise("cluster", posts, *options, "--model-out", tmp_path / "posts.bagwise", "--out", tmp_path / "found.csv")
     for name in ("posts.bagwise", "posts.index", "found.csv"):
         assert (tmp_path / name).read_bytes() == (folder / name).read_bytes(), name
 
 
 def test_the_number_is_a_suggestion(posts, tmp_path):
-    out = ("--model-out", tmp_path / "m.bagwise", "--groups", 8, "--no-index", "--no-report")
+    out = ("--model-out", tmp_path / "m.bagwise", "--groups", 8, "--no-index", "--no-page")
     said = bagwise("cluster", posts, *out)
     assert "is a suggestion: the number at which halves of the items agree most" in said
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m.bagwise", "m.clusters.csv"]
@@ -104,7 +104,7 @@ def test_clusters_become_labels_of_a_fit(clustered, posts, tmp_path):
     kept = [item["id"] for item in told["items"] if item["certainty"] >= 0.6]
     with open(labels, newline="") as file:
         assert [row["filename"] for row in csv.DictReader(file)] == kept
-    model = as_json("fit", posts, "--labels", labels, "--out", tmp_path / "m.bagwise", "--no-index", "--no-report")
+    model = as_json("fit", posts, "--labels", labels, "--out", tmp_path / "m.bagwise", "--no-index", "--no-page")
     assert set(model["model"]["classes"]) == {one["name"] for one in told["clusters"]}
     assert model["model"]["path"]["errors"][-1] < 0.1
 
@@ -187,7 +187,7 @@ def test_what_is_wrong_is_told(clustered, posts, tmp_path):
 
 def test_labels_of_the_index_are_compared(clustered, posts, tmp_path):
     table = write_table(tmp_path / "counts.csv", n_each=10)
-    bagwise("fit", table, "--folds", 0, "--out", tmp_path / "m.bagwise", "--no-report")
+    bagwise("fit", table, "--folds", 0, "--out", tmp_path / "m.bagwise", "--no-page")
     told = as_json("cluster", tmp_path / "m.index", "-c", 3)
     assert told["agreement"]["nmi"] > 0.9
 

@@ -2,6 +2,7 @@ import csv
 import dataclasses
 import json
 import shlex
+import shutil
 import sys
 import zipfile
 
@@ -13,10 +14,9 @@ from typer.testing import CliRunner
 from bagwise import Model, open_collection
 from bagwise.app import FitOptions, ItemIndex, evaluate_model
 from bagwise.app.cli.app import app
-from bagwise.app.cli.options import OPTION_NAMES
 from bagwise.app.cli.printing import command_line
+from bagwise.app.declaring import options_of
 from bagwise.app.explorer import open_workspace
-from bagwise.app.options import _parameters
 from commands import as_json, bagwise
 from model_cases import MADE
 from small_sources import texts, write_image_folder, write_records, write_table, write_text_folder, zipped
@@ -211,7 +211,7 @@ def test_a_cut_without_a_classifier_says_so(tmp_path):
 
 def test_compact_models_are_small_and_say_what_they_lost(tmp_path):
     source, model = write_text_folder(tmp_path / "things"), tmp_path / "things.bagwise"
-    options = ("--groups", 5, "--folds", 0, "--no-report", "--no-index", "--jobs", 1, "--out", model)
+    options = ("--groups", 5, "--folds", 0, "--no-page", "--no-index", "--jobs", 1, "--out", model)
     bagwise("fit", source, *options)
     whole = Model.load(model)
     output = bagwise("fit", source, *options, "--compact", "--force")
@@ -231,7 +231,7 @@ def test_compact_models_are_small_and_say_what_they_lost(tmp_path):
 
 def test_evaluate_prints_the_errors_of_the_library(stripes, tmp_path):
     page = tmp_path / "tried.html"
-    found = as_json("evaluate", stripes / "stripes.bagwise", stripes / "stripes.zip", "--report", page)
+    found = as_json("evaluate", stripes / "stripes.bagwise", stripes / "stripes.zip", "--page", page)
     expected = evaluate_model(Model.load(stripes / "stripes.bagwise"), stripes / "stripes.zip")
     assert found["sizes"] == list(expected.sizes)
     assert found["errors"] == list(expected.errors)
@@ -301,7 +301,7 @@ def test_nothing_is_like_a_query_without_known_words(words, tmp_path):
 
 def test_rows_of_tables_are_queries(tmp_path):
     source = write_table(tmp_path / "counts.csv")
-    bagwise("fit", source, "--groups", 4, "--folds", 2, "--no-report", "--out", tmp_path / "counts.bagwise")
+    bagwise("fit", source, "--groups", 4, "--folds", 2, "--no-page", "--out", tmp_path / "counts.bagwise")
     assert not (tmp_path / "counts.report.html").exists()
     every = as_json("search", tmp_path / "counts.index", source, "-k", 1, "--keep-query")["queries"]
     assert [entry["hits"][0]["id"] for entry in every[:1]] == ["0"]
@@ -314,7 +314,7 @@ def test_the_command_line_wins_over_the_configuration(tmp_path):
     source = write_records(tmp_path / "texts.csv")
     config = tmp_path / "fit.toml"
     config.write_text('[fit]\ngroups = 3\nfolds = 2\ncriterion = "aib"\nmin-count = 1\n')
-    fit = ("fit", source, "--config", config, "--no-index", "--no-report")
+    fit = ("fit", source, "--config", config, "--no-index", "--no-page")
     assert as_json(*fit, "--out", tmp_path / "a.bagwise")["model"]["n_words"] == 3
     model = as_json(*fit, "--groups", 5, "--criterion", "mmi", "--out", tmp_path / "b.bagwise")["model"]
     assert (model["n_words"], model["criterion"], model["options"]["min_count"]) == (5, "mmi", 1)
@@ -323,10 +323,31 @@ def test_the_command_line_wins_over_the_configuration(tmp_path):
 
 
 def test_configurations_have_the_names_of_the_command_line():
-    of_python = {one.name for one in dataclasses.fields(FitOptions)} - {"limits"}  # --limit, one by one
-    names = {name.removeprefix("--"): parameter for parameter, name in OPTION_NAMES.items() if parameter in of_python}
-    assert _parameters(dict.fromkeys(names, 1), "here") == dict.fromkeys(names.values(), 1)
+    known = {name: one for name, one in options_of(FitOptions).items() if one.names}
+    names = {one.names[0].removeprefix("--"): one.config for name, one in known.items() if name != "limits"}
+    assert all(name == in_file for name, in_file in names.items())
     assert {"groups", "words", "frames", "jobs", "seed", "on-error"} <= names.keys()
+    assert known["limits"].config == "limits"  # --limit, one by one
+
+
+def test_a_cache_is_measured_step_by_step(tmp_path):
+    source, cache = write_records(tmp_path / "texts.csv"), tmp_path / "cache"
+    fit = ("fit", source, "--folds", 2, "--groups", 3, "--no-page", "--no-index", "--cache", cache, "--force")
+    bagwise(*fit, "--out", tmp_path / "m.bagwise")
+    (cache / "mine.txt").write_text("not of the cache")
+    files = list(cache.rglob("*.arrays"))
+    told = as_json("info", "--cache", cache)["cache"]
+    assert (told["files"], told["bytes"]) == (len(files), sum(path.stat().st_size for path in files))
+    assert {"groups", "errors", "histograms"} == set(told["steps"])
+    assert sum(step["bytes"] for step in told["steps"].values()) == told["bytes"]
+    output = bagwise("info", "--cache", cache)
+    assert "To clear it, remove the folder" in output
+    assert "1 other file in this folder is not of the cache." in output
+    shutil.rmtree(cache / "groups")
+    assert set(as_json("info", "--cache", cache)["cache"]["steps"]) == {"errors", "histograms"}
+    assert "is not a folder" in bagwise("info", "--cache", tmp_path / "gone", code=1)
+    for both in ((), (tmp_path / "m.bagwise", "--cache", cache)):
+        assert "Give one: a FILE" in bagwise("info", *both, code=1)
 
 
 def test_a_dry_run_writes_nothing(stripes, tmp_path, monkeypatch):
@@ -344,13 +365,13 @@ def test_criteria_are_compared_on_the_same_folds(tmp_path):
     source = write_records(tmp_path / "texts.csv")
     page = tmp_path / "compared.html"
     common = (source, "--folds", 2, "--sizes", "2,5", "--criteria", "csm, aib")
-    found = as_json("compare", *common, "--report", page)
+    found = as_json("compare", *common, "--page", page)
     assert [entry["name"] for entry in found["criteria"]] == ["csm", "aib"]
     assert found["sizes"] == [2, 5]
     assert "csm" in page.read_text()
     table = bagwise("compare", *common).splitlines()
     assert table[1].split() == ["groups", "csm", "aib"]
-    everything = as_json("compare", source, "--folds", 2, "--sizes", "2,5", "--report", page, "--force")
+    everything = as_json("compare", source, "--folds", 2, "--sizes", "2,5", "--page", page, "--force")
     assert {"aib", "classifier", "mlt"} <= {entry["name"] for entry in everything["criteria"]}
     assert everything["references"][0]["name"] == "all words, TF-IDF"
     assert "of the references is" in page.read_text()
@@ -439,7 +460,7 @@ def test_warming_up_says_how_long_it_took(monkeypatch):
 
 
 def test_markdown_for_papers(words, tmp_path):
-    out = ("--out", tmp_path / "m.bagwise", "--markdown", tmp_path / "paper", "--no-index", "--no-report")
+    out = ("--out", tmp_path / "m.bagwise", "--markdown", tmp_path / "paper", "--no-index", "--no-page")
     written = as_json("fit", words / "words", *TEXTS, *out)["written"]
     assert written[0] == str(tmp_path / "m.bagwise")
     assert (tmp_path / "paper" / "report.md").exists()
@@ -447,7 +468,7 @@ def test_markdown_for_papers(words, tmp_path):
 
 def test_missing_libraries_of_reports_are_named_before_any_work(words, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    out = ("--out", tmp_path / "m.bagwise", "--markdown", tmp_path / "paper", "--no-index", "--no-report")
+    out = ("--out", tmp_path / "m.bagwise", "--markdown", tmp_path / "paper", "--no-index", "--no-page")
     assert "bagwise[app]" in bagwise("fit", words / "words", *TEXTS, *out, code=1)
     assert list(tmp_path.iterdir()) == []
 

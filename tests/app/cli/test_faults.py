@@ -20,7 +20,7 @@ SMALL = ("--groups", 4, "--folds", 0)
 def made(tmp_path_factory):
     """A folder with texts.csv and the model and index made of it."""
     folder = tmp_path_factory.mktemp("made")
-    bagwise("fit", write_records(folder / "texts.csv"), *SMALL, "--no-report", "--out", folder / "texts.bagwise")
+    bagwise("fit", write_records(folder / "texts.csv"), *SMALL, "--no-page", "--out", folder / "texts.bagwise")
     return folder
 
 
@@ -53,7 +53,7 @@ def test_mixed_types_are_asked_about(tmp_path):
     source = write_text_folder(tmp_path / "mixed")
     write_image_folder(source)
     assert "--modality" in bagwise("fit", source, code=1)
-    bagwise("fit", source, "--modality", "texts", *SMALL, "--no-report", "--out", tmp_path / "texts.bagwise")
+    bagwise("fit", source, "--modality", "texts", *SMALL, "--no-page", "--out", tmp_path / "texts.bagwise")
     # afterwards the model says which
     found = as_json("transform", tmp_path / "texts.bagwise", source, "--modality", "texts", "--out", tmp_path / "f.csv")
     assert found["n_items"] == 36
@@ -61,7 +61,7 @@ def test_mixed_types_are_asked_about(tmp_path):
 
 def test_one_class_is_a_note_or_an_error(tmp_path):
     source = write_text_folder(tmp_path / "one", classes=["fruit"])
-    fit = ("fit", source, *SMALL, "--no-report", "--no-index", "--out", tmp_path / "one.bagwise")
+    fit = ("fit", source, *SMALL, "--no-page", "--no-index", "--out", tmp_path / "one.bagwise")
     assert "needs at least two" in bagwise(*fit, "--criterion", "nda", code=1)
     assert "one class" in as_json(*fit)["notes"][0]
     assert "no classifier" in bagwise("evaluate", tmp_path / "one.bagwise", source, code=1)
@@ -76,8 +76,8 @@ def test_existing_outputs_are_refused_before_any_work(made, monkeypatch):
     assert "exists already. Give --force to replace it" in bagwise(*fit, code=1)
     out = ("--out", made / "other" / "texts.bagwise")
     assert "there is no folder" in bagwise("fit", made / "texts.csv", *out, code=1)
-    evaluate = ("evaluate", made / "texts.bagwise", made / "texts.csv", "--report", made / "texts.csv")
-    assert "or another name with --report." in bagwise(*evaluate, code=1)
+    evaluate = ("evaluate", made / "texts.bagwise", made / "texts.csv", "--page", made / "texts.csv")
+    assert "or another name with --page." in bagwise(*evaluate, code=1)
     transform = ("transform", made / "texts.bagwise", made / "texts.csv", "--out")
     assert "must end in .npz, .csv or .parquet" in bagwise(*transform, made / "f.txt", code=1)
     assert "exists already" in bagwise(
@@ -87,7 +87,7 @@ def test_existing_outputs_are_refused_before_any_work(made, monkeypatch):
 
 def test_force_replaces_all_outputs(tmp_path):
     source = write_records(tmp_path / "texts.csv")
-    fit = ("fit", source, "--folds", 0, "--no-report", "--out", tmp_path / "texts.bagwise")
+    fit = ("fit", source, "--folds", 0, "--no-page", "--out", tmp_path / "texts.bagwise")
     bagwise(*fit, "--groups", 4)
     bagwise(*fit, "--groups", 3, "--force")
     assert Model.load(tmp_path / "texts.bagwise").n_groups == 3
@@ -111,7 +111,7 @@ def test_a_full_disk_leaves_nothing_half_written(made, tmp_path, monkeypatch, co
         "fit": ["fit", source, *SMALL, "--out", tmp_path / "new.bagwise"],
         "transform": ["transform", model, source, "--out", tmp_path / "features.npz"],
         "index": ["index", model, source, "--out", tmp_path / "new.index"],
-        "evaluate": ["evaluate", model, source, "--report", tmp_path / "page.html"],
+        "evaluate": ["evaluate", model, source, "--page", tmp_path / "page.html"],
     }[command]
     monkeypatch.setattr(os, "fsync", full)
     assert "No space left on device" in bagwise(*arguments, code=1)
@@ -124,7 +124,7 @@ def test_a_full_disk_leaves_nothing_half_written(made, tmp_path, monkeypatch, co
 def test_of_two_runs_with_the_same_output_the_last_that_ends_wins(tmp_path, monkeypatch, place):
     """The second one runs as a whole while the first one merges words, or has written a part of its model."""
     source = write_records(tmp_path / "texts.csv")
-    fit = ("fit", source, "--folds", 0, "--no-report", "--out", tmp_path / "texts.bagwise", "--groups")
+    fit = ("fit", source, "--folds", 0, "--no-page", "--out", tmp_path / "texts.bagwise", "--groups")
     real, seen = pkgutil.resolve_name(place), []
 
     def overtaken(*given, **options):
@@ -146,7 +146,7 @@ def test_of_two_runs_with_the_same_output_the_last_that_ends_wins(tmp_path, monk
 @pytest.mark.stress
 def test_two_runs_with_the_same_output(tmp_path):
     source = write_records(tmp_path / "texts.csv")
-    fit = ("fit", source, "--folds", 0, "--no-report", "--out", tmp_path / "texts.bagwise", "--groups")
+    fit = ("fit", source, "--folds", 0, "--no-page", "--out", tmp_path / "texts.bagwise", "--groups")
     runs = [process(*fit, n) for n in (3, 4)]
     errors = [run.communicate(timeout=PATIENCE)[1] for run in runs]
     assert 0 in [run.returncode for run in runs], errors
@@ -169,7 +169,7 @@ os.fsync = wait
 @pytest.mark.parametrize("script", [WAIT_IN_MERGING, WAIT_IN_SAVING], ids=["fit", "save"])
 def test_a_killed_fit_leaves_nothing_under_the_final_name(tmp_path, script):
     source = write_records(tmp_path / "texts.csv")
-    fit = ("fit", source, *SMALL, "--no-report", "--out", tmp_path / "texts.bagwise")
+    fit = ("fit", source, *SMALL, "--no-page", "--out", tmp_path / "texts.bagwise")
     running = process(*fit, script=script)
     read_until(running, "merging", "saving")
     running.kill()
@@ -280,7 +280,7 @@ def test_links_that_go_in_circles(tmp_path):
     (source / "fruit" / "a.txt").symlink_to("b.txt")
     (source / "fruit" / "b.txt").symlink_to("a.txt")
     (source / "fruit" / "gone.txt").symlink_to("nowhere.txt")
-    found = as_json("fit", source, *SMALL, "--no-report", "--no-index", "--out", tmp_path / "texts.bagwise")
+    found = as_json("fit", source, *SMALL, "--no-page", "--no-index", "--out", tmp_path / "texts.bagwise")
     assert found["model"]["provenance"]["n_items"] == 36
 
 
@@ -300,7 +300,7 @@ def test_very_many_files_are_planned(tmp_path):
 def test_broken_items_are_counted(tmp_path):
     source = write_image_folder(tmp_path / "stripes")
     (source / "down" / "06.png").write_bytes(b"")
-    options = ("--descriptor", "patches", "--words", 12, *SMALL, "--no-report", "--out", tmp_path / "m.bagwise")
+    options = ("--descriptor", "patches", "--words", 12, *SMALL, "--no-page", "--out", tmp_path / "m.bagwise")
     assert "1 of 12 items could not be read" in as_json("fit", source, *options)["notes"][0]
     model = tmp_path / "m.bagwise"
     found = as_json("transform", model, source, "--out", tmp_path / "features.npz")

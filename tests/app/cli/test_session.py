@@ -7,10 +7,11 @@ import subprocess
 import sys
 
 import pytest
-import typer
+import typer.main
 from typer.testing import CliRunner
 
 from bagwise import BagwiseError
+from bagwise.app.cli.app import app
 from bagwise.app.cli.options import command
 from bagwise.app.cli.printing import make_table, plain_lines, printable
 from bagwise.app.cli.session import EXIT_CODES, Session
@@ -55,10 +56,45 @@ def test_help_imports_no_numeric_library(arguments):
     assert not modules & NUMERIC
 
 
+def help_of(*arguments, columns=80):
+    """The lines of a help at a width of the terminal."""
+    environment = {"COLUMNS": str(columns), "TERM": "dumb"}
+    result = CliRunner(env=environment).invoke(app, arguments)
+    assert result.exit_code == 0
+    return result.stdout.splitlines()
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_the_help_fits_a_screen(columns):
+    lines = help_of("--help", columns=columns)
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= columns
+    commands = typer.main.get_command(app).commands
+    for name, one in commands.items():
+        (line,) = [line for line in lines if re.search(rf"^(Make|Use|Look|Others)? +{name} ", line)]
+        assert line.endswith(one.get_short_help_str(100)), "it is not shortened"
+    groups = [line.split()[0] for line in lines if line[:1].isupper() and line.split()[1] in commands]
+    assert groups == ["Make", "Use", "Look", "Others"]
+
+
+def test_the_help_of_a_fit_has_ten_options_and_all_has_all():
+    def options(lines):
+        return {found[1] for line in lines if (found := re.match(r"  (?:-\w, )?(--[\w-]+)", line))}
+
+    short, everything = help_of("fit", "--help"), help_of("fit", "--help-all")
+    assert len(options(short) - {"--help", "--help-all"}) == 10
+    params = typer.main.get_command(app).commands["fit"].params
+    assert options(everything) == {param.opts[0] for param in params if param.opts[0].startswith("--")} | {
+        "--help", "--quiet"
+    }  # fmt: skip
+    assert f"lists {len(options(everything)) - len(options(short))} more options." in short[-1]
+    assert "bagwise[network]" in " ".join(short)  # no markup
+
+
 def test_help_tells_the_exit_codes():
-    text = " ".join(bagwise("--help").split())
+    text = " ".join(help_of("fit", "--help-all"))
     for code in EXIT_CODES:
-        assert f" {code} " in text
+        assert f" {code} " in " ".join(text.split())
 
 
 def test_without_its_libraries_the_command_line_says_what_to_install():
@@ -181,7 +217,7 @@ import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
 class Interrupt:
     def find_spec(self, name, path=None, target=None):
-        if name == "bagwise.app.options":
+        if name == "bagwise.distributed":
             exec("signal.raise_signal(signal.SIGINT)", {"signal": signal})
 sys.meta_path.insert(0, Interrupt())
 from bagwise.app.cli import main
@@ -191,7 +227,7 @@ main()
     environment = {**os.environ, "PYTHONPATH": str(SOURCES)}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (130, "")
-    assert done.stderr == "Error: Interrupted; no partial files are left.\n"
+    assert done.stderr.startswith("Error: Interrupted; no partial files are left. With --cache DIR, ")
 
 
 def test_tables_align_numbers_and_escape_names():

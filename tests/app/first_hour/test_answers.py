@@ -27,7 +27,7 @@ def place(tmp_path_factory):
     for source, options in (("texts", ()), ("table.csv", ()), ("images", ("--words", 20))):
         name = source.removesuffix(".csv")
         model = folder / f"{name}.bagwise"
-        bagwise("fit", folder / source, "--out", model, "--no-report", "-q", *options)
+        bagwise("fit", folder / source, "--out", model, "--no-page", "-q", *options)
     new = folder / "new"  # without labels
     new.mkdir()
     for number, (text, _) in enumerate(texts(n_each=3, seed=5)):
@@ -139,7 +139,7 @@ def test_items_that_cannot_be_read(place, tmp_path, monkeypatch):
 
 def test_without_cross_validation_there_is_no_probability(place, tmp_path):
     model = tmp_path / "m.bagwise"
-    bagwise("fit", place / "texts", "--out", model, "--folds", 0, "--groups", 5, "--no-report", "--no-index", "-q")
+    bagwise("fit", place / "texts", "--out", model, "--folds", 0, "--groups", 5, "--no-page", "--no-index", "-q")
     bagwise("predict", model, place / "new", "--out", tmp_path / "a.csv")
     assert (tmp_path / "a.csv").read_text().splitlines()[0] == "id,class,score,runner_up,margin"
     assert "probability" not in bagwise("predict", model, place / "new")
@@ -147,7 +147,7 @@ def test_without_cross_validation_there_is_no_probability(place, tmp_path):
 
 def test_what_cannot_be_predicted(place, tmp_path):
     model = tmp_path / "unlabelled.bagwise"
-    bagwise("fit", place / "new", "--out", model, "--groups", 5, "--no-report", "--no-index", "-q")
+    bagwise("fit", place / "new", "--out", model, "--groups", 5, "--no-page", "--no-index", "-q")
     for arguments, message in [
         ((model, place / "new"), "was fitted without classes and has no classifier, so it predicts no class"),
         ((place / "texts.bagwise",), "There is nothing to predict. Give a source or an item, or --query-text"),
@@ -194,17 +194,17 @@ def test_an_explanation_on_the_terminal_adds_up(place):
 
 def test_an_explanation_as_a_page(place, tmp_path):
     page = tmp_path / "page.html"
-    bagwise("explain", place / "texts.bagwise", "-t", "Ripe pear, <b>sharp", "--html", page)
+    bagwise("explain", place / "texts.bagwise", "-t", "Ripe pear, <b>sharp", "--page", page)
     assert 'class="m4">' in page.read_text()
     assert "&lt;" in page.read_text()
     assert "<b>" not in page.read_text()
     picture = next((place / "images").rglob("*.png"))
-    bagwise("explain", place / "images.bagwise", picture, "--html", page, "--force")
+    bagwise("explain", place / "images.bagwise", picture, "--page", page, "--force")
     assert page.read_text().count("data:image/jpeg") == 1
     assert page.read_text().count("data:image/png") == 1
-    bagwise("explain", place / "table.bagwise", place / "table.csv", "--row", 0, "--html", page, "--force")
+    bagwise("explain", place / "table.bagwise", place / "table.csv", "--row", 0, "--page", page, "--force")
     assert ">w3<" in page.read_text()
-    assert "exists already" in bagwise("explain", place / "texts.bagwise", "-t", "pear", "--html", page, code=1)
+    assert "exists already" in bagwise("explain", place / "texts.bagwise", "-t", "pear", "--page", page, code=1)
 
 
 def test_what_cannot_be_explained(place):

@@ -15,7 +15,7 @@ from bagwise.descriptors import ColorCells, DenseSIFT
 from commands import as_json, bagwise
 from small_sources import write_image_folder, write_records
 
-PHOTOS = ("--descriptor", "sift+color", "--words", "8", "--jobs", "1", "--folds", "2", "--no-report", "--force")
+PHOTOS = ("--descriptor", "sift+color", "--words", "8", "--jobs", "1", "--folds", "2", "--no-page", "--force")
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +162,7 @@ def test_texts_are_counted_once(tmp_path, monkeypatch):
     from sklearn.feature_extraction.text import CountVectorizer
 
     source = write_records(tmp_path / "a.csv", n_each=6)
-    run = ("fit", source, "--folds", "2", "--cache", tmp_path / "cache", "--force", "--no-report", "--no-index")
+    run = ("fit", source, "--folds", "2", "--cache", tmp_path / "cache", "--force", "--no-page", "--no-index")
     bagwise(*run, "--out", tmp_path / "a.bagwise")
     monkeypatch.setattr(CountVectorizer, "fit_transform", None)
     told = as_json(*run, "--out", tmp_path / "b.bagwise")

@@ -19,7 +19,7 @@ from small_sources import table, texts, write_records
 def test_the_file_shrinks_and_answers_stay(tmp_path):
     write_records(tmp_path / "texts.csv")
     whole = tmp_path / "texts.bagwise"
-    bagwise("fit", tmp_path / "texts.csv", "--folds", 2, "--groups", 10, "--no-report", "--no-index", "--out", whole)
+    bagwise("fit", tmp_path / "texts.csv", "--folds", 2, "--groups", 10, "--no-page", "--no-index", "--out", whole)
     told = as_json("cut", whole, "--groups", 5, "--out", tmp_path / "five")
     sizes = [path.stat().st_size for path in (whole, tmp_path / "five")]
     assert [told["bytes_before"], told["bytes_after"]] == sizes

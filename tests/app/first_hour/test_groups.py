@@ -21,9 +21,7 @@ def news(tmp_path_factory):
     """A model of texts with 6 groups."""
     folder = tmp_path_factory.mktemp("groups")
     write_records(folder / "texts.csv")
-    bagwise(
-        "fit", folder / "texts.csv", "--folds", 0, "--groups", 6, "--no-report", "--no-index", "--out", folder / "m"
-    )
+    bagwise("fit", folder / "texts.csv", "--folds", 0, "--groups", 6, "--no-page", "--no-index", "--out", folder / "m")
     return folder / "m"
 
 

@@ -13,6 +13,7 @@ from bagwise import BagwiseError, open_collection
 from bagwise.app import FitOptions
 from bagwise.app.cli.app import app
 from bagwise.app.cli.options import FIT_OPTIONS, OPTION_NAMES, READ_OPTIONS
+from bagwise.app.declaring import options_of
 from bagwise.errors import argument, in_python, named_by
 from bagwise.sources import Limits, open_images, open_records, open_table, open_texts, open_videos
 from commands import as_json, bagwise
@@ -50,7 +51,7 @@ def place(tmp_path_factory):
     (root / "file").write_text("no folder")
     np.savez(root / "arrays.npz", A=np.eye(3))
     np.savez_compressed(root / "bomb.npz", X=np.zeros((1000, 1000)))
-    quick = ("--folds", 0, "--no-report", "--no-index")
+    quick = ("--folds", 0, "--no-page", "--no-index")
     bagwise("fit", root / "texts", *quick, "--out", root / "texts.bagwise")
     bagwise("fit", root / "unlabelled.csv", *quick, "--out", root / "unlabelled.bagwise")
     bagwise("fit", root / "negative.csv", *quick, "--out", root / "table.bagwise")
@@ -177,7 +178,7 @@ def test_wrong_use_is_an_object_too(arguments, command, error):
 
 def test_parameters_of_messages_are_options():
     """Every option that says how a source is read has the name of its parameter in Python, and the other way round."""
-    assert set(READ_OPTIONS) <= {field.name for field in dataclasses.fields(FitOptions)}
+    assert set(READ_OPTIONS) <= set(options_of(FitOptions))
     for name in ("labels", "extensions", "id", "split", "sep", "sheet", "label", "text", "encoding"):
         assert any(name in inspect.signature(reader).parameters for reader in READERS)
         assert OPTION_NAMES[name] == f"--{name}"

@@ -20,7 +20,7 @@ def test_out_may_be_a_folder(tmp_path, monkeypatch):
     bagwise("fit", "texts.csv", "--folds", 0, "--groups", 3, "--out", "models")
     names = ["texts.bagwise", "texts.index", "texts.report.html"]
     assert sorted(path.name for path in (tmp_path / "models").iterdir()) == names
-    bagwise("fit", "texts.csv", "--folds", 0, "--groups", 3, "--no-report", "--no-index", "--out", ".")
+    bagwise("fit", "texts.csv", "--folds", 0, "--groups", 3, "--no-page", "--no-index", "--out", ".")
     assert (tmp_path / "texts.bagwise").read_bytes() == (tmp_path / "models" / "texts.bagwise").read_bytes()
     bagwise("index", "texts.bagwise", "texts.csv", "--out", ".")
     bagwise("cut", "texts.bagwise", "--groups", 2, "--out", "models")
@@ -49,16 +49,16 @@ def read_only(tmp_path, monkeypatch):
         ("fit", "gone", "--out", "OUT.bagwise"),
         ("fit", "gone", "--markdown", "OUT"),
         ("fit", "gone", "--workers", "1", "--out", "OUT.bagwise"),
-        ("compare", "gone", "--report", "OUT.html"),
+        ("compare", "gone", "--page", "OUT.html"),
         ("list", "gone", "--out", "OUT.csv"),
         ("index", "gone", "gone", "--out", "OUT.index"),
         ("index", "gone", "gone", "--out", "OUT.index", "--workers", "1"),
         ("transform", "gone", "gone", "--out", "OUT.csv"),
         ("transform", "gone", "gone", "--out", "OUT.parquet"),
-        ("evaluate", "gone", "gone", "--report", "OUT.html"),
+        ("evaluate", "gone", "gone", "--page", "OUT.html"),
         ("cluster", "gone", "gone", "--clusters", "2", "--out", "OUT.csv"),
         ("predict", "gone", "gone", "--out", "OUT.csv"),
-        ("explain", "gone", "gone", "--html", "OUT.html"),
+        ("explain", "gone", "gone", "--page", "OUT.html"),
         ("search", "gone", "gone", "--page", "OUT.html"),
         ("groups", "gone", "--out", "OUT.csv"),
         ("cut", "gone", "--groups", "2", "--out", "OUT.bagwise"),
@@ -77,7 +77,7 @@ def test_outputs_are_tried_before_anything_is_read(command, read_only, tmp_path,
 
 def test_folders_and_indexes_are_tried_before_items_are_counted(read_only, tmp_path, monkeypatch):
     source = write_records(tmp_path / "texts.csv")
-    bagwise("fit", source, "--folds", 0, "--groups", 3, "--no-report", "--out", tmp_path / "m.bagwise")
+    bagwise("fit", source, "--folds", 0, "--groups", 3, "--no-page", "--out", tmp_path / "m.bagwise")
     shutil.copy(tmp_path / "m.index", read_only / "m.index")
     monkeypatch.setattr(TextVectorizer, "count_part", pytest.fail)
     for command in (
@@ -94,7 +94,7 @@ def test_what_shows_items_is_for_the_user_alone(tmp_path):
         out = ("--out", tmp_path / "m.bagwise", "--markdown", tmp_path / "page")
         bagwise("fit", source, "--folds", 0, "--groups", 3, *out)
         bagwise("predict", tmp_path / "m.bagwise", "--query-text", "a ripe apple", "--out", tmp_path / "answers.csv")
-        bagwise("explain", tmp_path / "m.bagwise", "-t", "a ripe apple", "--html", tmp_path / "why.html")
+        bagwise("explain", tmp_path / "m.bagwise", "-t", "a ripe apple", "--page", tmp_path / "why.html")
         bagwise("search", tmp_path / "m.index", "-t", "a ripe apple", "--page", tmp_path / "found.html")
         bagwise("export", tmp_path / "m.index", "--atlas", tmp_path / "atlas.parquet")
         bagwise("transform", tmp_path / "m.bagwise", source, "--out", tmp_path / "features.csv")

@@ -54,8 +54,8 @@ def test_a_report_draws_both_curves_and_says_which_error_to_quote(texts):
 def test_an_error_on_training_items_is_not_to_be_quoted(texts, tmp_path):
     folder, _ = texts
     source, model = folder / "texts" / "train", tmp_path / "m.bagwise"
-    bagwise("fit", source, "--groups", "3", "--min-count", "1", "--out", model, "--no-report", "--no-index")
-    bagwise("evaluate", model, source, "--report", tmp_path / "page.html")
+    bagwise("fit", source, "--groups", "3", "--min-count", "1", "--out", model, "--no-page", "--no-index")
+    bagwise("evaluate", model, source, "--page", tmp_path / "page.html")
     text, html = page_of(tmp_path / "page.html")
     assert "The model was learned from these items. Their error is not to be quoted" in text
     assert "took no part in training" not in text
@@ -105,9 +105,9 @@ def test_no_link_of_a_page_is_dead(texts, tmp_path):
     folder, _ = texts
     path = write_table(tmp_path / "counts.csv", n_words=90, n_each=40)
     bagwise("fit", path, "--out", tmp_path / "m.bagwise", "--groups", "80", "--folds", "2")
-    bagwise("evaluate", folder / "m.bagwise", folder / "texts" / "test", "--report", tmp_path / "evaluated.html")
+    bagwise("evaluate", folder / "m.bagwise", folder / "texts" / "test", "--page", tmp_path / "evaluated.html")
     compare = ("compare", path, "--criteria", "aib,mmi", "--sizes", "2,5", "--folds", "2")
-    bagwise(*compare, "--no-references", "--report", tmp_path / "compared.html")
+    bagwise(*compare, "--no-references", "--page", tmp_path / "compared.html")
     unlabelled = ("fit", folder / "texts" / "test" / "fruit", "--out", tmp_path / "fruit.bagwise", "--min-count", "1")
     bagwise(*unlabelled, "--groups", "3")
     pages = [tmp_path / name for name in ("m.report.html", "evaluated.html", "compared.html", "fruit.report.html")]

@@ -11,7 +11,7 @@ from bagwise.app.training import plan
 from commands import as_json, bagwise
 from small_sources import texts, write_image_folder, write_records, write_table
 
-SMALL = ("--no-report", "--no-index")
+SMALL = ("--no-page", "--no-index")
 
 
 def sources(kind, folder):

@@ -30,7 +30,7 @@ def test_measurements_are_not_treated_as_counts(change, tmp_path):
         writer.writerows(
             [*map(repr, row.tolist()), wines.target_names[k]] for row, k in zip(X, wines.target, strict=True)
         )
-    told = as_json("fit", tmp_path / "wine.csv", "--out", tmp_path / "wine.bagwise", "--no-report", "--no-index")
+    told = as_json("fit", tmp_path / "wine.csv", "--out", tmp_path / "wine.bagwise", "--no-page", "--no-index")
     assert any("measurements" in note for note in told["notes"])
     svm = make_pipeline(StandardScaler(), LinearSVC(random_state=0))
     folds = StratifiedKFold(5, shuffle=True, random_state=0)
@@ -47,7 +47,7 @@ def test_a_photograph_is_found_by_a_copy_three_times_as_large(tmp_path):
         pixels = np.stack([gaussian_filter(rng.normal(0, 1, (72, 96)), 1 + k % 4) for _ in range(3)], axis=2)
         pixels = (255 * (pixels - pixels.min()) / np.ptp(pixels)).astype(np.uint8)
         Image.fromarray(pixels).save(folder / f"{k:02}.png")
-    options = ["--words", "60", "--max-side", "96", "--step", "6", "--no-report"]
+    options = ["--words", "60", "--max-side", "96", "--step", "6", "--no-page"]
     as_json("fit", folder, "--out", tmp_path / "photos.bagwise", *options)
     for k in (0, 7, 21, 39):
         small = Image.open(folder / f"{k:02}.png")

@@ -29,7 +29,7 @@ def fit(source, *options, code=0, out="a.bagwise"):
     """Fit quickly; gives what ``--json`` prints."""
     target = source.parent / out
     return as_json(
-        "fit", source, *options, "--folds", 0, "--no-report", "--no-index", "--force", "--out", target, code=code
+        "fit", source, *options, "--folds", 0, "--no-page", "--no-index", "--force", "--out", target, code=code
     )
 
 
@@ -72,7 +72,7 @@ def test_labels_and_splits_of_images_come_from_a_file(photos, tmp_path):
     assert told["test"]["n_items"] == 4
     assert as_json("evaluate", tmp_path / "a.bagwise", folder, "--labels", path)["n_items"] == 4
     assert f"If labels.csv holds them: --labels '{path}'" in notes(
-        "fit", folder, *QUICK, "--groups", 3, "--no-report", "--no-index", "--out", tmp_path / "b.bagwise"
+        "fit", folder, *QUICK, "--groups", 3, "--no-page", "--no-index", "--out", tmp_path / "b.bagwise"
     )
 
 
@@ -350,7 +350,7 @@ def test_all_items_that_cannot_be_read_are_named(command, torn, tmp_path):
     fit(torn)
     model, log = tmp_path / "a.bagwise", tmp_path / "log.txt"
     arguments = {
-        "fit": [torn, "--folds", 0, "--no-report", "--no-index", "--out", tmp_path / "b.bagwise"],
+        "fit": [torn, "--folds", 0, "--no-page", "--no-index", "--out", tmp_path / "b.bagwise"],
         "compare": [torn, "--criteria", "aib", "--no-references"],
         "evaluate": [model, torn],
         "predict": [model, torn],
@@ -410,7 +410,7 @@ def test_an_index_reads_its_items_as_they_were_read(tmp_path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     bagwise(
-        "fit", tmp_path / "logs", "--extensions", ".log", "--folds", 0, "--no-report", "--out", tmp_path / "a.bagwise"
+        "fit", tmp_path / "logs", "--extensions", ".log", "--folds", 0, "--no-page", "--out", tmp_path / "a.bagwise"
     )
     bagwise("search", tmp_path / "a.index", "-t", "apple pear", "--page", tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()

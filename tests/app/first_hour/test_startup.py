@@ -39,7 +39,7 @@ def made(tmp_path_factory):
     write_table(folder / "counts.csv")
     for name, more in (("texts", ["--stop-words", "english"]), ("counts", [])):
         out = folder / f"{name}.bagwise"
-        bagwise("fit", folder / f"{name}.csv", "--folds", 0, "--groups", 4, "--no-report", "--out", out, *more)
+        bagwise("fit", folder / f"{name}.csv", "--folds", 0, "--groups", 4, "--no-page", "--out", out, *more)
     return folder
 
 

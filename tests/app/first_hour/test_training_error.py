@@ -15,7 +15,7 @@ from small_sources import table, write_image_folder, write_table, write_text_fol
 
 
 def fitted(source, model, *options):
-    bagwise("fit", source, "--out", model, "--no-report", "--no-index", "-q", *options)
+    bagwise("fit", source, "--out", model, "--no-page", "--no-index", "-q", *options)
     return model
 
 
@@ -53,7 +53,7 @@ def test_duplicates_between_train_and_test_are_named(tmp_path):
     write_text_folder(tmp_path / "s" / "test", n_each=4, seed=9)
     shutil.copy(tmp_path / "s/train/birds/024.txt", tmp_path / "s/test/birds/copy.txt")
     shutil.copy(tmp_path / "s/train/fruit/000.txt", tmp_path / "s/test/fruit/copy.txt")
-    said = as_json("fit", tmp_path / "s", "--out", tmp_path / "m.bagwise", "--no-report", "--no-index")
+    said = as_json("fit", tmp_path / "s", "--out", tmp_path / "m.bagwise", "--no-page", "--no-index")
     found = said["test"]["training_items"]
     assert found["ids"] == ["test/birds/copy.txt", "test/fruit/copy.txt"]
     assert (found["n_items"], found["n_seen"], found["exact"]) == (14, 2, True)

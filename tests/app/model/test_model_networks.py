@@ -173,7 +173,7 @@ def test_indexes_take_the_file_as_well(named, photographs, tmp_path):
 
 def test_commands_embed_and_name_networks(photographs, named, tmp_path):
     out = tmp_path / "m.bagwise"
-    options = ["--words", "20", "--folds", "0", "--groups", "4", "--jobs", "1", "--no-report", "--no-index"]
+    options = ["--words", "20", "--folds", "0", "--groups", "4", "--jobs", "1", "--no-page", "--no-index"]
     bagwise("fit", photographs, "--embed-network", "--out", out, *options)
     assert Model.load(out).descriptor_records[0].embedded is not None
     message = bagwise("fit", photographs, "--embed-network", "--descriptor", "sift", code=1)

@@ -6,7 +6,7 @@ import pytest
 from bagwise import open_collection
 from bagwise.app import FitOptions, run_fit
 from bagwise.app.model.visual import MOST_SAMPLED
-from bagwise.app.options import make_vectorizer
+from bagwise.app.training.vectorizing import make_vectorizer
 from bagwise.distributed.executors import LocalExecutor
 from bagwise.sources.media import ImageDecoder
 from small_sources import write_image_folder

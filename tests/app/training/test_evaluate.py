@@ -374,9 +374,9 @@ def test_items_may_come_one_by_one(tmp_path):
     [
         ("n_groups", 0, "--groups"),
         ("n_words", 1, "--words"),
-        ("n_jobs", 0, "--jobs 0"),
+        ("n_jobs", 0, "--jobs must be from 1 to 1024, or -1 (one per core), got 0"),
         ("random_state", -1, "--seed"),
-        ("folds", 1, "--folds 1"),
+        ("folds", 1, "--folds must be at least 2, or 0 (no cross-validation), got 1"),
         ("criterion", "amb", "Unknown --criterion"),
         ("stop_words", "french", "Unknown --stop-words"),
         ("memory_limit", "much", "--memory-limit 'much'"),

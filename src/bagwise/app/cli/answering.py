@@ -16,7 +16,18 @@ import typer
 from bagwise._io.atomic import open_atomically
 from bagwise._utils.extras import require
 from bagwise._utils.text import how_many
-from bagwise.app.cli.options import READ_OPTIONS, Force, Network, QueryText, Raw, Row, command, fit_options, source_path
+from bagwise.app.cli.options import (
+    READ_OPTIONS,
+    USE,
+    Force,
+    Network,
+    QueryText,
+    Raw,
+    Row,
+    command,
+    fit_options,
+    source_path,
+)
 from bagwise.app.cli.outputs import CsvWriter, check_outputs, encodable
 from bagwise.app.cli.printing import percent, shortened
 from bagwise.app.cli.session import Session
@@ -25,7 +36,6 @@ from bagwise.errors import BagwiseError, unknown_name
 
 __all__ = ["AnyModelPath", "predict"]
 
-_PANEL = "Use a model"
 AnyModelPath = Annotated[
     Path,
     typer.Argument(metavar="MODEL", help="Model file or its URL, or an index, which holds one.", parser=source_path),
@@ -40,7 +50,7 @@ _NAMED = 3  # items in a note
 _SHOWN = 60  # characters of an id on the terminal
 
 
-@command(_PANEL, READ_OPTIONS)
+@command(USE, READ_OPTIONS)
 def predict(
     session: Session,
     model: AnyModelPath,
@@ -53,7 +63,8 @@ def predict(
     query_text: QueryText = None,
     row: Row = None,
     out: Annotated[
-        Path | None, typer.Option(help="File of answers: .csv, .jsonl or .parquet; - for standard output.")
+        Path | None,
+        typer.Option(help="File of answers: .csv, .jsonl or .parquet; - for standard output."),
     ] = None,
     format: Annotated[
         str | None, typer.Option(help="On standard output: table, csv or jsonl. Default: table; csv in a pipe with -.")
@@ -64,7 +75,10 @@ def predict(
     force: Force = False,
     **options: Any,
 ) -> None:
-    """Predict the classes of items, with scores, runners-up and, after cross-validation, probabilities."""
+    """Predict the classes of items.
+
+    Prints scores, runners-up and, after cross-validation, probabilities.
+    """
     from bagwise.app.training.answers import with_classifier
 
     kind = _format_of(out, format, as_json=session.as_json)

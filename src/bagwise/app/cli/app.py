@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from bagwise.app.cli import (
     answering,
@@ -24,17 +23,16 @@ from bagwise.app.cli import (
     searching,
     using,
 )
-from bagwise.app.cli.session import BAD_USAGE, EXIT_CODES
+from bagwise.app.cli.help import Command, Program
+from bagwise.app.cli.session import BAD_USAGE
 
 __all__ = ["app"]
-
-_EPILOG = "Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + "."
 
 # The base of all errors in the use of commands: Typer brings its own copy of it, or takes that of Click.
 _UsageError: Any = typer.BadParameter.__mro__[1]
 
 
-class _Program(TyperGroup):
+class _Program(Program):
     """All commands. With ``--json``, errors in their use are an object on standard output, as all errors are."""
 
     _as_json = False
@@ -67,12 +65,11 @@ class _Program(TyperGroup):
 app = typer.Typer(
     name="bagwise",
     cls=_Program,
-    help="Compact, discriminative bags of words: from a folder of images or texts, or a table, to a small model, a "
-    "search index and a report.",
-    epilog=_EPILOG,
+    help="From images, texts, videos or a table to a small model, an index and a report.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["--help", "-h"]},
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 100},
 )
 
 
@@ -94,22 +91,22 @@ def bagwise(
 
 
 for _command in (
-    learning.demo,
     learning.fit,
     clustering.cluster,
-    learning.compare,
-    listing.list,
-    answering.predict,
-    explaining.explain,
-    using.transform,
-    using.evaluate,
-    exploring.explore,
     searching.index,
+    answering.predict,
     searching.search,
-    models.info,
-    groups.groups,
-    models.cut,
+    explaining.explain,
+    using.evaluate,
+    using.transform,
     exporting.export,
+    exploring.explore,
+    models.info,
+    learning.compare,
+    groups.groups,
+    learning.demo,
+    listing.list,
+    models.cut,
     models.warmup,
 ):
-    app.command(rich_help_panel=_command.panel)(_command)
+    app.command(cls=Command, rich_help_panel=_command.panel)(_command)

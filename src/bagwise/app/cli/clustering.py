@@ -14,11 +14,16 @@ from bagwise._utils.extras import require
 from bagwise._utils.text import agree, how_many
 from bagwise.app.cli.options import (
     FIT_OPTIONS,
+    MAKE,
+    OPTION_NAMES,
     READ_OPTIONS,
     Force,
     MapMethod,
     Network,
+    NoIndex,
+    NoPage,
     Raw,
+    Report,
     command,
     fit_options,
     source_path,
@@ -43,7 +48,7 @@ _MOST_OTHERS = 3  # other stable numbers of clusters that are named
 _OPTIONS = {name: option for name, option in FIT_OPTIONS.items() if name not in ("C", "folds", "partition")}
 
 
-@command("Train", _OPTIONS)
+@command(MAKE, _OPTIONS)
 def cluster(
     session: Session,
     source: Annotated[
@@ -95,18 +100,20 @@ def cluster(
             help="Give the items of SOURCE to the clusters of this index.", metavar="INDEX", show_default=False
         ),
     ] = None,
-    groups: Annotated[
-        int | None, typer.Option("--groups", min=1, help="Number of groups of words. Default: 50.", show_default=False)
-    ] = None,
-    report: Annotated[bool, typer.Option(help="Write NAME.report.html beside the model.")] = True,
-    index: Annotated[bool, typer.Option(help="Write NAME.index beside the model.")] = True,
+    page: Report = None,
+    no_page: NoPage = False,
+    no_index: NoIndex = False,
     map_method: MapMethod = "spectral",
     network: Network = None,
     raw: Raw = False,
     force: Force = False,
     **options: Any,
 ) -> None:
-    """Find clusters of items without labels and name them: words, groups, clusters, index and report in one go."""
+    """Find clusters of items without labels, and name them.
+
+    A source alone gives words, groups, clusters, an index and a report in one go; a model or an index has words
+    already.
+    """
     from bagwise.app.index.item_clusters import CLUSTER_METHODS
 
     if method not in ("auto", *CLUSTER_METHODS):
@@ -124,14 +131,14 @@ def cluster(
                 "--network is for a model that was fitted with it. To learn words of it: --descriptor "
                 f"network:{network}"
             )
-        chosen = fit_options(options, n_groups=groups)
+        chosen = fit_options(options)
         base = output_file(model_out, Path(f"{name_of_source(source)}.bagwise"))
-        outputs = FitOutputs(base, report=report, index=index, markdown=None)
+        outputs = FitOutputs(base, page, no_page=no_page, no_index=no_index)
         _cluster_source(session, source, chosen, outputs, n_clusters, method, map_method, tables, force)
         return
     if assign is not None:
         _check_assigned(n_clusters, method, options["random_state"])
-    _check_fitted(source if assign is None else assign, items, assign, groups, model_out, options)
+    _check_fitted(source if assign is None else assign, items, assign, model_out, options)
     chosen = fit_options({name: value for name, value in options.items() if name in READ_OPTIONS})
     if assign is not None:
         _assign(session, assign, source, network, chosen, tables)
@@ -184,12 +191,8 @@ def _check_assigned(n_clusters: int | None, method: str, seed: int | None) -> No
         )
 
 
-def _check_fitted(
-    path: Any, items: Any, assign: Any, groups: int | None, model_out: Any, options: dict[str, Any]
-) -> None:
+def _check_fitted(path: Any, items: Any, assign: Any, model_out: Any, options: dict[str, Any]) -> None:
     """Raise an error for arguments that do not go with a model or an index."""
-    from bagwise.app.cli.options import OPTION_NAMES
-
     held = _held_by(path)
     if assign is not None:
         if held != "index":
@@ -208,7 +211,7 @@ def _check_fitted(
         )
     wrong = [name for name in options if name not in (*READ_OPTIONS, "random_state") and options[name] is not None]
     named = [OPTION_NAMES[name] for name in wrong]
-    named += [name for name, value in (("--groups", groups), ("--model-out", model_out)) if value is not None]
+    named += ["--model-out"] if model_out is not None else []
     if named:
         raise BagwiseError(f"{named[0]} is for learning words, but {path} is {_a(held or 'model')} already. Remove it.")
 
@@ -226,7 +229,7 @@ def _cluster_source(
 ) -> None:
     """Learn from a source, cluster its items, and write everything."""
     if outputs.report is not None:
-        require("jinja2", "app", "Writing reports (--report)")
+        require("jinja2", "app", "Writing reports (--page)")
     csv = tables[0] or outputs.model.with_name(f"{outputs.model.name.removesuffix('.bagwise')}.clusters.csv")
     check_outputs([outputs.model, outputs.report, outputs.index], force, "--model-out")
     check_outputs([csv], force)

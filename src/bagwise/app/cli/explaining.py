@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from bagwise.app.cli.answering import AnyModelPath, Groups, check_texts, row_of
-from bagwise.app.cli.options import READ_OPTIONS, Force, Network, Row, command, fit_options, source_path
+from bagwise.app.cli.options import READ_OPTIONS, USE, Force, Network, Page, Row, command, fit_options, source_path
 from bagwise.app.cli.outputs import check_page
 from bagwise.app.cli.printing import percent, printable, shortened
 from bagwise.app.cli.session import Session
@@ -18,7 +18,6 @@ from bagwise.errors import BagwiseError, unknown_name
 
 __all__ = ["explain"]
 
-_PANEL = "Use a model"
 _SHOWN_TEXT, _SHOWN_NAME, _SHOWN_TITLE, _SHOWN_GROUP = 2000, 60, 40, 40
 _SHOWN_CHANGES = 8
 # Styles of marks from 1 to 4, for a class and against it.
@@ -26,7 +25,7 @@ _FOR = ("", "green", "bold green", "black on green", "bold black on bright_green
 _AGAINST = ("", "red", "bold red", "white on red", "bold white on bright_red")
 
 
-@command(_PANEL, READ_OPTIONS)
+@command(USE, READ_OPTIONS)
 def explain(
     session: Session,
     model: AnyModelPath,
@@ -47,16 +46,19 @@ def explain(
     top: Annotated[int, typer.Option(min=1, help="Groups, and words or columns, that are listed.")] = 10,
     groups: Groups = None,
     network: Network = None,
-    html: Annotated[Path | None, typer.Option(help="Write an HTML page.", metavar="PAGE")] = None,
+    page: Page = None,
     force: Force = False,
     **options: Any,
 ) -> None:
-    """Explain the class of an item: the words, patches or columns that decide, and what adds up to the score."""
+    """Explain why an item gets its class.
+
+    Prints the words, patches or columns that decide, and what adds up to the score.
+    """
     from bagwise.app.training.answers import with_classifier
     from bagwise.sources.media import in_color
 
-    if html is not None:
-        check_page(html, force, "--html")
+    if page is not None:
+        check_page(page, force)
     if (source is None) == (query_text is None):
         raise BagwiseError("Give one item: a file, a source with --item or --row, or --query-text for a text.")
     if query_text is not None and (item is not None or row is not None):
@@ -84,16 +86,16 @@ def explain(
     if class_name is not None:
         session.answer(explained=found.to_dict(class_name))
     _print(session, found, title, label, content, class_name or found.predicted, top)
-    if html is None and loaded.modality == "images" and content is not None:
-        session.say("--html PAGE draws all of them over the image.")
-    if html is not None:
+    if page is None and loaded.modality == "images" and content is not None:
+        session.say("--page FILE draws all of them over the image.")
+    if page is not None:
         from bagwise.app.report import write_explanation
 
         facts = {"Model": model.name, "Groups": str(loaded.n_groups), "Classes": str(len(loaded.classes))}
-        page = write_explanation(
-            found, html, title=title, content=content, label=label, class_name=class_name, facts=facts
+        written = write_explanation(
+            found, page, title=title, content=content, label=label, class_name=class_name, facts=facts
         )
-        session.wrote(page, "page")
+        session.wrote(written, "page")
 
 
 def _chosen(model: Any, path: Path, id: str | None, row: int | None, options: Any) -> Any:
@@ -203,5 +205,5 @@ def _marked(text: str, spans: Any) -> Any:
         lines = "\n".join(printable(line) for line in shown.split("\n"))
         marked.append(lines, _FOR[mark] if mark >= 0 else _AGAINST[-mark])
     if len(text) > _SHOWN_TEXT:
-        marked.append(" … (--html shows all)")
+        marked.append(" … (--page FILE shows all)")
     return marked

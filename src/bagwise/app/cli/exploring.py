@@ -8,13 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from bagwise.app.cli.options import READ_OPTIONS, Network, command, fit_options, source_path
+from bagwise.app.cli.options import LOOK, READ_OPTIONS, Network, command, fit_options, source_path
 from bagwise.app.cli.session import Session, Terminated
 
 __all__ = ["explore"]
 
 
-@command("Use a model", READ_OPTIONS)
+@command(LOOK, READ_OPTIONS)
 def explore(
     session: Session,
     path: Annotated[Path, typer.Argument(metavar="MODEL|INDEX", help="A model or an index.")],
@@ -35,7 +35,10 @@ def explore(
     open_page: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = True,
     **options: Any,
 ) -> None:
-    """Explore a model in the browser: errors, groups, items, search, another model; edit its groups. Ctrl-C ends it."""
+    """Open a model or an index in the browser, and edit it.
+
+    Shows errors, groups, items, search, and the differences to another model; Ctrl-C ends it.
+    """
     from bagwise._utils.extras import require
 
     for module in ("starlette", "uvicorn"):

@@ -10,7 +10,7 @@ import typer
 from bagwise._utils.memory import readable_size
 from bagwise._utils.text import how_many
 from bagwise.app.cli.models import compacted, size_of
-from bagwise.app.cli.options import READ_OPTIONS, Force, Network, command, fit_options
+from bagwise.app.cli.options import READ_OPTIONS, USE, Force, Network, command, fit_options
 from bagwise.app.cli.outputs import check_outputs
 from bagwise.app.cli.printing import percent, printable
 from bagwise.app.cli.session import Session
@@ -19,10 +19,8 @@ from bagwise.errors import BagwiseError
 
 __all__ = ["export"]
 
-_PANEL = "Model files and installation"
 
-
-@command(_PANEL, READ_OPTIONS)
+@command(USE, READ_OPTIONS)
 def export(
     session: Session,
     model: Annotated[Path, typer.Argument(metavar="MODEL|INDEX", help="Model file; with --atlas, an index.")],
@@ -38,7 +36,8 @@ def export(
     ] = None,
     texts: Annotated[bool, typer.Option(help="Texts into the file of --atlas.")] = True,
     out: Annotated[
-        Path | None, typer.Option(help="Write a model file. Default with --int8 alone: NAME-int8.bagwise.")
+        Path | None,
+        typer.Option(help="Write a model file. Default with --int8 alone: NAME-int8.bagwise."),
     ] = None,
     cpp: Annotated[
         Path | None, typer.Option(help="Write a folder with a C++ program, its model, and how to build it.")
@@ -59,7 +58,10 @@ def export(
     force: Force = False,
     **options: Any,
 ) -> None:
-    """Write a model for other programs and devices: ONNX, C++, 8-bit numbers; or a map."""
+    """Write a model for other programs and devices.
+
+    As an ONNX graph, a C++ program, or a file with 8-bit numbers; an index as a map.
+    """
     if atlas is not None:
         if not (onnx is out is cpp is evaluate is None) or int8 or compact or embed:
             raise BagwiseError("--atlas writes the map of an index, and no model: give it alone.")

@@ -15,7 +15,7 @@ import typer
 from bagwise._io.locks import locked
 from bagwise._utils.json_text import parse_json
 from bagwise._utils.text import how_many, unquote_formula
-from bagwise.app.cli.options import Force, ModelPath, Raw, command
+from bagwise.app.cli.options import LOOK, Force, ModelPath, Raw, command
 from bagwise.app.cli.outputs import CsvWriter, check_outputs, encodable
 from bagwise.app.cli.printing import printable, shortened
 from bagwise.app.cli.session import Session
@@ -24,7 +24,6 @@ from bagwise.errors import BagwiseError, unknown_name
 
 __all__ = ["groups"]
 
-_PANEL = "Model files and installation"
 _SORTS = ("number", "by-class", "size", "weight")
 _COLUMNS = ("group", "name", "word", "occurrences", "weight", "class", "class_weight")
 # Words of a group, and characters of them and of names, in the overview.
@@ -33,7 +32,7 @@ _FIRST_WORDS, _WIDTH, _NAME_WIDTH = 8, 32, 24
 _MOST_ROWS = 2000
 
 
-@command(_PANEL)
+@command(LOOK)
 def groups(
     session: Session,
     model: ModelPath,
@@ -54,12 +53,16 @@ def groups(
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="CSV or JSON file with all words of all groups; with --rename, the new model.")
+        Path | None,
+        typer.Option(help="CSV or JSON file with all words of all groups; with --rename, the new model."),
     ] = None,
     raw: Raw = False,
     force: Force = False,
 ) -> None:
-    """List the groups of a model with their words, occurrences and weights, or give them names."""
+    """List the groups of a model, or give them names.
+
+    Lists words, occurrences and weights.
+    """
     if sort not in _SORTS:
         raise unknown_name("--sort", sort, _SORTS)
     if rename:

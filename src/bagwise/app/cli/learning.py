@@ -11,7 +11,23 @@ import typer
 
 from bagwise._utils.extras import require
 from bagwise._utils.text import how_many
-from bagwise.app.cli.options import FIT_OPTIONS, Force, MapMethod, Scheduler, Workers, command, fit_options, source_path
+from bagwise.app.cli.options import (
+    FIT_OPTIONS,
+    LOOK,
+    MAKE,
+    OTHERS,
+    Force,
+    MapMethod,
+    NoIndex,
+    NoPage,
+    Page,
+    Report,
+    Scheduler,
+    Workers,
+    command,
+    fit_options,
+    source_path,
+)
 from bagwise.app.cli.outputs import (
     FitOutputs,
     check_outputs,
@@ -23,13 +39,13 @@ from bagwise.app.cli.outputs import (
 from bagwise.app.cli.printing import command_line, duration, percent, printable
 from bagwise.app.cli.session import Session
 from bagwise.app.cli.using import check_map_method, with_map
+from bagwise.app.declaring import OUTPUT
 from bagwise.descriptors.registry import split_names
 from bagwise.errors import BagwiseError, unknown_name
 
 __all__ = ["compare", "demo", "fit", "run_fit"]
 
 _MOST_COLUMNS = 6  # of a table of methods; more are its rows
-_PANEL = "Train"
 
 Source = Annotated[
     Path,
@@ -37,12 +53,12 @@ Source = Annotated[
 ]
 
 
-@command(_PANEL)
+@command(OTHERS)
 def demo(
     session: Session,
     out: Annotated[Path, typer.Option("--out", help="Output folder.")] = Path("bagwise-demo"),
 ) -> None:
-    """Fit a model to handwritten digits, from images to a report and the explorer, in about a minute."""
+    """Learn handwritten digits, from images to the explorer."""
     from bagwise.app import FitOptions
     from bagwise.datasets import load_digit_images, write_dataset
 
@@ -51,7 +67,7 @@ def demo(
     options = FitOptions(descriptor="patches", pyramid=5, n_words=200, n_groups=20)
     shown = "--descriptor patches --pyramid 5 --words 200 --groups 20"
     session.say(f"$ bagwise fit {printable(source)} {shown} --out {printable(out / 'digits.bagwise')}")
-    outputs = FitOutputs(out / "digits.bagwise", report=True, index=True, markdown=None)
+    outputs = FitOutputs(out / "digits.bagwise")
     run_fit(session, source, options, outputs)
     session.say()
     session.say(f"Open the report: {printable((out / 'digits.report.html').resolve())}")
@@ -60,35 +76,37 @@ def demo(
     session.answer(report=str((out / "digits.report.html").resolve()), explore=explore)
 
 
-@command(_PANEL, FIT_OPTIONS)
+@command(MAKE, FIT_OPTIONS)
 def fit(
     session: Session,
     source: Source,
-    groups: Annotated[
-        str | None,
-        typer.Option(
-            "--groups",
-            help="Number of groups after merging, or auto (default): chosen by cross-validation.",
-            metavar="N|auto",
-        ),
-    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Model file, or a folder for it. Default: NAME.bagwise with the name of the source."),
     ] = None,
-    report: Annotated[bool, typer.Option(help="Write NAME.report.html beside the model.")] = True,
-    index: Annotated[bool, typer.Option(help="Write NAME.index for bagwise search beside the model.")] = True,
+    page: Report = None,
+    no_page: NoPage = False,
+    no_index: NoIndex = False,
     map_method: MapMethod = "spectral",
     markdown: Annotated[
-        Path | None, typer.Option(help="Also write the report as Markdown with pictures into this folder.")
+        Path | None,
+        typer.Option(
+            rich_help_panel=OUTPUT,
+            metavar="DIR",
+            help="Also write the report as Markdown with pictures into this folder.",
+        ),
     ] = None,
     compact: Annotated[
-        bool, typer.Option("--compact", help="Write a small model: one cut, hashes instead of words.")
+        bool,
+        typer.Option(
+            "--compact", rich_help_panel=OUTPUT, help="Write a small model: one cut, hashes instead of words."
+        ),
     ] = False,
     embed_network: Annotated[
         bool,
         typer.Option(
             "--embed-network",
+            rich_help_panel=OUTPUT,
             help="Copy the network that describes images into the model, 5.9 MB: it needs no package then.",
         ),
     ] = False,
@@ -100,18 +118,22 @@ def fit(
     workers: Workers = None,
     **options: Any,
 ) -> None:
-    """Fit a model to a folder, an archive or a table; write it with a search index and a report."""
-    chosen = fit_options(options, n_groups=_number_or_auto(groups))
+    """Learn a model; write it, an index and a report.
+
+    The source is a folder, an archive, a file of records or a table.
+    """
+    chosen = fit_options(options)
     if embed_network:
         _check_embedding(chosen.descriptor)
     check_map_method(map_method)
     session.resumes = chosen.cache is not None
     model_path = output_file(out, Path(f"{name_of_source(source)}.bagwise"))
-    outputs = FitOutputs(model_path, report=report, index=index, markdown=markdown)
+    outputs = FitOutputs(model_path, page, no_page=no_page, no_index=no_index, markdown=markdown)
     if dry_run:
         _print_plan(session, source, chosen, outputs, force)
         return
-    check_outputs([outputs.model, outputs.report, outputs.index], force)
+    check_outputs([outputs.model, outputs.index], force)
+    check_outputs([outputs.report], force, "--page" if page is not None else "--out")
     check_outputs([markdown], force, "--markdown", folder_allowed=True)
     from bagwise.distributed import connected
 
@@ -119,7 +141,7 @@ def fit(
         run_fit(session, source, chosen, outputs, compact, map_method, client, embed_network)
 
 
-@command(_PANEL, {name: option for name, option in FIT_OPTIONS.items() if name != "criterion"})
+@command(LOOK, {name: option for name, option in FIT_OPTIONS.items() if name not in ("criterion", "n_groups")})
 def compare(
     session: Session,
     source: Source,
@@ -129,9 +151,7 @@ def compare(
     sizes: Annotated[
         str | None, typer.Option(help="Numbers of groups, separated by commas. Default: 2,5,10,20,50, …")
     ] = None,
-    report: Annotated[
-        Path | None, typer.Option(help="Write an HTML page with a table and a chart.", metavar="PAGE")
-    ] = None,
+    page: Page = None,
     references: Annotated[
         bool | None,
         typer.Option(
@@ -142,7 +162,10 @@ def compare(
     force: Force = False,
     **options: Any,
 ) -> None:
-    """Compare the errors of criteria, of all words, of SVD and of selected words on the same words and folds."""
+    """Compare criteria, all words, SVD and selected words.
+
+    Their errors are measured on the same words and the same folds of cross-validation.
+    """
     from bagwise.app import compare_criteria
     from bagwise.merging.criteria import NAMED_CRITERIA
 
@@ -150,8 +173,8 @@ def compare(
     for name in names or ():
         if name not in NAMED_CRITERIA:
             raise unknown_name("--criteria", name, NAMED_CRITERIA)
-    if report is not None:
-        check_page(report, force, "--report")
+    if page is not None:
+        check_page(page, force)
     chosen = fit_options(options)
     session.resumes = chosen.cache is not None
     compared = compare_criteria(
@@ -188,7 +211,7 @@ def compare(
     if compared.left_out:
         session.say(f"Left out: {_left_out(compared.left_out)}. Criteria are added by --criteria.")
     session.answer(protocol=path.protocol, sizes=list(path.sizes), **answers, left_out=compared.left_out)
-    if report is not None:
+    if page is not None:
         from bagwise.app.report import Comparison, CriterionResult, write_comparison
 
         shown = [
@@ -196,7 +219,7 @@ def compare(
             for one in compared
         ]
         comparison = Comparison(name_of_source(source), path.sizes, shown, path.protocol)
-        session.wrote(write_comparison(comparison, report), "page")
+        session.wrote(write_comparison(comparison, page), "page")
 
 
 def _left_out(reasons: dict[str, str]) -> str:
@@ -231,7 +254,7 @@ def run_fit(
     from bagwise.app import run_fit as fit
 
     if outputs.report is not None or outputs.markdown is not None:
-        require("jinja2", "app", "Writing reports (--report, --markdown)")
+        require("jinja2", "app", "Writing reports (--page, --markdown)")
     fitted = fit(source, options, progress=session.progress, client=client)
     if embed_network:
         if any(record.name == "NetworkFeatures" for record in fitted.model.descriptor_records):
@@ -345,10 +368,6 @@ def _print_plan(session: Session, source: Path, options: Any, outputs: FitOutput
     existing = [path for path in outputs.all() if path.exists()]
     if existing and not force:
         session.note(f"{existing[0]} exists already; give --force to replace it.")
-
-
-def _number_or_auto(value: str | None) -> int | str | None:
-    return int(value) if value is not None and value.removeprefix("-").isdecimal() else value
 
 
 def _sizes(given: str | None) -> list[int] | None:

@@ -10,6 +10,7 @@ import typer
 from bagwise._io.storage import Url
 from bagwise._utils.text import how_many
 from bagwise.app.cli.options import (
+    OTHERS,
     READ_OPTIONS,
     Force,
     Raw,
@@ -29,7 +30,7 @@ __all__ = ["list"]
 _MOST_CLASSES = 20
 
 
-@command("Train", READ_OPTIONS)
+@command(OTHERS, READ_OPTIONS)
 def list(
     session: Session,
     source: SourcePath,
@@ -42,8 +43,11 @@ def list(
     workers: Workers = None,
     **options: Any,
 ) -> None:
-    """List the items of a source by class; write a manifest, a source that need not be listed again."""
-    from bagwise.app.options import open_source
+    """List the items of a source, or write a manifest.
+
+    A manifest is a source that need not be listed again.
+    """
+    from bagwise.app.training.items import open_source
     from bagwise.distributed import connected
     from bagwise.distributed.executors import executor_of
     from bagwise.sources import write_manifest

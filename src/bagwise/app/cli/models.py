@@ -10,30 +10,41 @@ import typer
 
 from bagwise._utils.memory import readable_size
 from bagwise._utils.text import agree, how_many, ranges
-from bagwise.app.cli.options import Force, ModelPath, command
+from bagwise.app.cli.options import LOOK, OTHERS, Force, ModelPath, command
 from bagwise.app.cli.outputs import check_outputs, output_file
 from bagwise.app.cli.printing import duration, percent, printable
 from bagwise.app.cli.session import Session
 from bagwise.app.cli.using import load_model
-from bagwise.app.cli.verifying import describe_file, is_other_file, verify_file
+from bagwise.app.cli.verifying import describe_cache, describe_file, is_other_file, verify_file
+from bagwise.errors import BagwiseError
 
 __all__ = ["compacted", "cut", "info", "size_of", "warmup"]
 
-_PANEL = "Model files and installation"
 _MOST_CLASSES = 8
 
 
-@command(_PANEL)
+@command(LOOK)
 def info(
     session: Session,
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="A model, an index, or another file of the library.")],
+    path: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="A model, an index, or another file of the library.")
+    ] = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Read the whole file and check every number and checksum.")
     ] = False,
+    cache: Annotated[
+        Path | None, typer.Option(help="Folder of --cache: how large it is, and how to clear it.", metavar="DIR")
+    ] = None,
 ) -> None:
-    """Print the properties of a model, an index, or another file of the library."""
+    """Show what a model, an index, a file or a cache holds."""
     from bagwise.app.model.files import is_item_index
 
+    if (path is None) == (cache is None):
+        raise BagwiseError("Give one: a FILE, or a folder of a cache by --cache DIR.")
+    if cache is not None:
+        describe_cache(session, cache)
+        return
+    assert path is not None
     if verify:
         verify_file(session, path)
     if is_other_file(path):
@@ -56,7 +67,7 @@ def info(
     _print_model(session, opened.model)
 
 
-@command(_PANEL)
+@command(OTHERS)
 def cut(
     session: Session,
     model: ModelPath,
@@ -67,7 +78,7 @@ def cut(
     ] = False,
     force: Force = False,
 ) -> None:
-    """Write a small model with another number of groups, without training."""
+    """Write a smaller model, with fewer groups."""
     target = output_file(out, model.with_name(f"{model.name.removesuffix('.bagwise')}-{groups}.bagwise"))
     check_outputs([target], force)
     whole = load_model(model)
@@ -132,9 +143,9 @@ def compacted(session: Session, model: Any, items: Any = None) -> Any:
     return small
 
 
-@command(_PANEL)
+@command(OTHERS)
 def warmup(session: Session) -> None:
-    """Compile all functions ahead of time, once after installing."""
+    """Compile all functions, once after installing."""
     import time
 
     import bagwise

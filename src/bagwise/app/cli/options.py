@@ -5,34 +5,22 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import typer
+from typer.models import OptionInfo
 
 from bagwise._io.storage import Url, as_place
+from bagwise.app.cli.help import help_all
 from bagwise.app.cli.session import session
-from bagwise.descriptors.registry import DESCRIPTORS
+from bagwise.app.declaring import OUTPUT, RUN, SOURCE, meaning_of, options_of
+from bagwise.app.options import FitOptions, read_config
 
-__all__ = [
-    "FIT_OPTIONS",
-    "PARTED_OPTIONS",
-    "READ_OPTIONS",
-    "Force",
-    "MapMethod",
-    "ModelPath",
-    "ModelPlace",
-    "Network",
-    "Options",
-    "QueryText",
-    "Raw",
-    "Row",
-    "Scheduler",
-    "SourcePath",
-    "Workers",
-    "command",
-]
-__all__ += ["fit_options", "source_path"]
+__all__ = ["FIT_OPTIONS", "PARTED_OPTIONS", "READ_OPTIONS", "Force", "MapMethod", "ModelPath", "ModelPlace", "Network"]
+__all__ += ["NoIndex", "NoPage", "Options", "Page", "QueryText", "Raw", "Report", "Row", "Scheduler", "SourcePath"]
+__all__ += ["LOOK", "MAKE", "OTHERS", "USE", "Workers", "command", "fit_options", "option_name", "source_path"]
 
 
 def source_path(given: str) -> Any:
@@ -50,7 +38,13 @@ SourcePath = Annotated[
     typer.Argument(metavar="SOURCE", help="Folder, archive, file of records, table, or item.", parser=source_path),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace existing outputs.")]
-Raw = Annotated[bool, typer.Option("--raw", help="CSV: no apostrophe before names such as =x, formulas elsewhere.")]
+Page = Annotated[Path | None, typer.Option("--page", help="Write an HTML page.", metavar="FILE")]
+Raw = Annotated[
+    bool,
+    typer.Option(
+        "--raw", help="CSV: no apostrophe before names such as =x, formulas elsewhere.", rich_help_panel=OUTPUT
+    ),
+]
 QueryText = Annotated[
     list[str] | None, typer.Option("--query-text", "-t", help="A text; may be given several times.", metavar="TEXT")
 ]
@@ -61,129 +55,87 @@ Network = Annotated[
     typer.Option(
         help="ONNX file of the network that the model was fitted with. Models name networks by their hash alone.",
         metavar="FILE",
+        rich_help_panel=RUN,
     ),
 ]
 MapMethod = Annotated[
-    str, typer.Option("--map", help="Map of the items in the index, for bagwise explore: spectral, tsne or none.")
+    str,
+    typer.Option(
+        "--map",
+        help="Map of the items in the index, for bagwise explore: spectral, tsne or none.",
+        metavar="NAME",
+        rich_help_panel=OUTPUT,
+    ),
 ]
+Report = Annotated[
+    Path | None,
+    typer.Option("--page", help="Page of the report. Default: NAME.report.html beside the model.", metavar="FILE"),
+]
+NoIndex = Annotated[bool, typer.Option("--no-index", help="Write no index.", rich_help_panel=OUTPUT)]
+NoPage = Annotated[bool, typer.Option("--no-page", help="Write no report.", rich_help_panel=OUTPUT)]
 
 Scheduler = Annotated[
     str | None,
-    typer.Option(help="Run on the Dask cluster of this scheduler, such as tcp://host:8786.", metavar="ADDRESS"),
+    typer.Option(
+        help="Run on the Dask cluster of this scheduler, such as tcp://host:8786.",
+        metavar="ADDRESS",
+        rich_help_panel=RUN,
+    ),
 ]
 Workers = Annotated[
-    int | None, typer.Option(help="Run on this many worker processes of this machine, by Dask.", metavar="N")
+    int | None,
+    typer.Option(help="Run on this many worker processes of this machine, by Dask.", metavar="N", rich_help_panel=RUN),
 ]
 
+# Groups of commands.
+MAKE, USE, LOOK, OTHERS = "Make", "Use", "Look", "Others"
 # Name of a parameter: its annotated type and default.
 Options = Mapping[str, tuple[Any, Any]]
 
-_LEARNING, _READING, _RUNNING = "Model", "Source", "Run"
 
-
-def _option(kind: Any, panel: str, help: str, *names: str, metavar: str | None = None) -> tuple[Any, Any]:
+def _option(kind: Any, panel: str | None, help: str, *names: str, metavar: str | None = None) -> tuple[Any, Any]:
     """Return the type and default of an option: switches are off, others None."""
     option = typer.Option(*names, help=help, rich_help_panel=panel, metavar=metavar, show_default=False)
     return (Annotated[bool, option], False) if kind is bool else (Annotated[kind | None, option], None)
 
 
-def _names(modality: str) -> str:
-    """Descriptors of a modality, as the command line names them."""
-    return ", ".join(k.option for k in DESCRIPTORS.values() if k.option is not None and modality in k.modalities)
+def table_options(table: type[FitOptions], *, common: bool = True) -> dict[str, tuple[Any, Any]]:
+    """Return the options of the command line that a table declares; None, their default, is that of the table.
+
+    With `common`, those that a fit often needs are in no section, so that the short help lists them.
+    """
+    options = {}
+    for one in fields(table):
+        known = one.metadata["option"]
+        if known.names:
+            panel = None if common and known.common else known.panel
+            meaning = meaning_of(known, one.default)
+            options[one.name] = _option(known.rule.type, panel, meaning, *known.names, metavar=known.metavar)
+    return options
 
 
+FIT_OPTIONS: Options = table_options(FitOptions) | {
+    "config": _option(Path, RUN, "TOML file with options; the command line has priority.", metavar="FILE")
+}
+# Of commands that read items.
 READ_OPTIONS: Options = {
-    "modality": _option(str, _READING, "images, texts, videos, records or table. Default: detected."),
-    "text": _option(str, _READING, "Column of texts in a file of records."),
-    "label": _option(str, _READING, "Column of labels in a file of records, a table, or the file of --labels."),
-    "id": _option(str, _READING, "Column of ids, in the same files.", metavar="COLUMN"),
-    "split": _option(str, _READING, "Column of splits, train or test, in the same files.", metavar="COLUMN"),
-    "labels": _option(
-        str, _READING, "File with the labels of items: columns filename, label and, if you like, split.", metavar="FILE"
-    ),
-    "extensions": _option(
-        str, _READING, "Endings of the files that are items. Default: the usual ones.", metavar=".log,.md"
-    ),
-    "sep": _option(
-        str, _READING, "Character between fields of a CSV file, or tab. Default: detected.", metavar="CHARACTER"
-    ),
-    "sheet": _option(str, _READING, "Sheet of an Excel file, or its number. Default: the first.", metavar="NAME"),
-    "keep": _option(str, _READING, "Column of a table to use as a word although it seems to number the rows."),
-    "encoding": _option(str, _READING, "Encoding of texts, such as latin-1. Default: UTF-8."),
-    "layer": _option(str, _READING, "Layer of an .h5ad file, or raw. Default: its matrix X."),
-    "limits": _option(
-        list[str],
-        _READING,
-        "Accept more, or less, than usual: rows, columns, members, pixels, seconds, table_bytes, … May be repeated.",
-        "--limit",
-        metavar="NAME=NUMBER",
-    ),
-    "on_error": _option(str, _READING, "Items that cannot be read: skip (default) or raise.", metavar="skip|raise"),
-    "cache": _option(str, _RUNNING, "Folder that keeps what each step gives for the next run.", metavar="DIR"),
-    "n_jobs": _option(int, _RUNNING, "Threads; -1 (default): one per core.", "--jobs"),
+    name: one
+    for name, one in table_options(FitOptions, common=False).items()
+    if options_of(FitOptions)[name].panel == SOURCE or name in ("cache", "n_jobs")
 }
-
-FIT_OPTIONS: Options = {
-    "n_words": _option(
-        int,
-        _LEARNING,
-        "Size of the vocabulary. Default: 1000 for images and videos, 30000 for texts (20000 without labels). "
-        "Descriptors after the first have half as many words.",
-        "--words",
-    ),
-    "criterion": _option(
-        str,
-        _LEARNING,
-        "What merging preserves: classifier, aib, csm, mmi, … Default: classifier; for fewer groups than classes "
-        "and for measurements aib or csm; without labels clusters.",
-    ),
-    "descriptor": _option(
-        str,
-        _LEARNING,
-        f"{_names('images')} for images, several joined by + (default: network, where bagwise[network] is "
-        "installed, otherwise sift+color); network:FILE.onnx is a network of yours; "
-        f"{_names('videos')} for videos.",
-    ),
-    "n_frames": _option(
-        int, _LEARNING, "Videos: frames that a network describes, evenly spread. Default: 16.", "--frames", metavar="N"
-    ),
-    "step": _option(int, _LEARNING, "Distance between descriptors in pixels."),
-    "patch": _option(int, _LEARNING, "Side of the patch of a descriptor in pixels."),
-    "max_side": _option(
-        int, _LEARNING, "Images: shrink those with a longer side to this, in pixels. Default: 480; 0: never."
-    ),
-    "pyramid": _option(int, _LEARNING, "Cells of the spatial pyramid: 5, 8 or 21.", metavar="5|8|21"),
-    "root": _option(
-        str,
-        _LEARNING,
-        "Square roots of frequencies: before or after the words of a group are summed.",
-        metavar="before|after",
-    ),
-    "min_count": _option(int, _LEARNING, "Texts: minimum document frequency of a word. Default: 1."),
-    "stop_words": _option(str, _LEARNING, "Texts: english removes English stop words."),
-    "ngrams": _option(int, _LEARNING, "Texts: maximum length of n-grams. Default: 1."),
-    "C": _option(float, _LEARNING, "C of the linear SVM. Default: 1.", "--C"),
-    "folds": _option(int, _LEARNING, "Folds of cross-validation; 0: none. Default: 5."),
-    "random_state": _option(int, _LEARNING, "Random seed. Default: 0.", "--seed"),
-    "memory_limit": _option(
-        str, _RUNNING, "Descriptors beyond this size go to a temporary file. Default: 32MiB.", metavar="SIZE"
-    ),
-    "partition": _option(
-        int,
-        _RUNNING,
-        "Items that a worker of a cluster takes at a time. Default: 64 images, 10000 texts; parts of transform: 4096.",
-    ),
-    "config": _option(Path, _RUNNING, "TOML file with options; the command line has priority.", metavar="FILE"),
-    **READ_OPTIONS,
-}
-
 # Of commands that read items on a cluster.
 PARTED_OPTIONS: Options = {**READ_OPTIONS, "partition": FIT_OPTIONS["partition"]}
 
 _COMMON: Options = {
-    "quiet": _option(bool, _RUNNING, "No progress, no notes.", "--quiet", "-q"),
-    "as_json": _option(bool, _RUNNING, "Print one JSON object and nothing else.", "--json"),
-    "log_file": _option(Path, _RUNNING, "Append a log of steps, notes and errors to this file.", metavar="FILE"),
+    "help_all": (
+        Annotated[
+            bool, typer.Option("--help-all", is_eager=True, callback=help_all, help="Show all options and exit.")
+        ],
+        False,
+    ),
+    "quiet": _option(bool, RUN, "No progress, no notes.", "--quiet", "-q"),
+    "as_json": _option(bool, RUN, "Print one JSON object and nothing else.", "--json"),
+    "log_file": _option(Path, RUN, "Append a log of steps, notes and errors to this file.", metavar="FILE"),
 }
 
 
@@ -195,9 +147,19 @@ def option_name(parameter: str, annotation: Any) -> str:
     return named[0] if named else f"--{parameter.replace('_', '-')}"
 
 
+def _name_value(annotation: Any) -> None:
+    """Give an option a metavar by the type of its value, unless it has one."""
+    kind, info, *_ = get_args(annotation)
+    kinds = {kind, *get_args(kind)}
+    named = next(
+        (name for one, name in {Path: "FILE", int: "N", float: "X", str: "NAME"}.items() if one in kinds), None
+    )
+    if isinstance(info, OptionInfo) and info.metavar is None:
+        info.metavar = named
+
+
 # Options of all commands that open a source, by their parameters: messages name them.
 OPTION_NAMES = {name: option_name(name, annotation) for name, (annotation, _) in {**FIT_OPTIONS, **_COMMON}.items()}
-OPTION_NAMES["n_groups"] = "--groups"
 
 
 def command(panel: str, also: Options | None = None) -> Callable[[Callable[..., None]], Any]:
@@ -215,11 +177,14 @@ def command(panel: str, also: Options | None = None) -> Callable[[Callable[..., 
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
             for name, (annotation, default) in added.items()
         ]
+        for one in own:
+            _name_value(one.annotation)
         keyword_only = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
 
         @functools.wraps(function)
         def run(**given: Any) -> None:
             common = {name: given.pop(name) for name in _COMMON}
+            del common["help_all"]
             names = {p.name: option_name(p.name, p.annotation) for p in keyword_only} | OPTION_NAMES
             with session(function.__name__, names, **common) as current:
                 function(current, **given)
@@ -233,10 +198,9 @@ def command(panel: str, also: Options | None = None) -> Callable[[Callable[..., 
     return decorate
 
 
-def fit_options(given: Mapping[str, Any], **more: Any) -> Any:
-    """Build `FitOptions` from the command line, with the configuration file as defaults."""
-    from bagwise.app.options import FitOptions, read_config
-
-    said = {name: value for name, value in {**given, **more}.items() if value is not None}
-    config = said.pop("config", None)
-    return FitOptions(**({} if config is None else read_config(config)) | said)
+def fit_options(given: Mapping[str, Any], table: type[FitOptions] = FitOptions) -> FitOptions:
+    """Build options from the command line, with the configuration file as defaults."""
+    config = given.get("config")
+    known = options_of(table)
+    said = {name: known[name].rule.parsed(given[name]) for name in known if given.get(name) is not None}
+    return table(**({} if config is None else read_config(config, table)) | said)

@@ -56,11 +56,21 @@ def output_file(out: Path | None, default: Path) -> Path:
 class FitOutputs:
     """Paths that a fit writes: a model, and beside it a report and an index."""
 
-    def __init__(self, model: Path, *, report: bool, index: bool, markdown: Path | None) -> None:
+    def __init__(
+        self,
+        model: Path,
+        page: Path | None = None,
+        *,
+        no_page: bool = False,
+        no_index: bool = False,
+        markdown: Path | None = None,
+    ) -> None:
+        if no_page and page is not None:
+            raise BagwiseError("--page and --no-page exclude each other. Remove one.")
         base = model.with_suffix("") if model.suffix == ".bagwise" else model
         self.model = model
-        self.report = base.with_name(f"{base.name}.report.html") if report else None
-        self.index = base.with_name(f"{base.name}.index") if index else None
+        self.report = None if no_page else page or base.with_name(f"{base.name}.report.html")
+        self.index = None if no_index else base.with_name(f"{base.name}.index")
         self.markdown = markdown
 
     def all(self) -> list[Path]:
@@ -82,10 +92,10 @@ def check_outputs(
         check_writable(path)
 
 
-def check_page(path: Path | None, force: bool, option: str) -> None:
+def check_page(path: Path | None, force: bool) -> None:
     """Raise if an HTML page cannot be written, or the libraries that it needs are missing."""
-    require("jinja2", "app", f"Writing a page ({option})")
-    check_outputs([path], force, option)
+    require("jinja2", "app", "Writing a page (--page)")
+    check_outputs([path], force, "--page")
 
 
 def check_feature_file(path: Any, given: str) -> None:

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from bagwise._utils.text import escape_character
+from bagwise.app.declaring import options_of
+from bagwise.app.options import FitOptions
 from bagwise.errors import BagwiseError, OptionError
 
 __all__ = [
@@ -31,14 +33,6 @@ __all__ = [
 _NUMBER = re.compile(r"[-+<>]?[\d,]*\.?\d*( %)?( ± \d+\.?\d*)?")
 # Categories of characters that could move the cursor, change the direction of text, or are not valid UTF-8.
 _UNSAFE = frozenset(["Cc", "Cf", "Cs", "Zl", "Zp"])
-# Options that have another name than their parameter.
-_RENAMED = {
-    "n_frames": "frames",
-    "n_groups": "groups",
-    "n_words": "words",
-    "n_jobs": "jobs",
-    "random_state": "seed",
-}
 
 
 def command_line(*arguments: object) -> str:
@@ -193,9 +187,7 @@ def message_of(error: BagwiseError) -> str:
     """
     if not isinstance(error, OptionError):
         return str(error)
-    named = re.sub(rf"(?<![\w-]){error.parameter}\b", _option_of(error.parameter), str(error))
+    known = options_of(FitOptions).get(error.parameter)
+    option = known.names[0] if known is not None and known.names else f"--{error.parameter.replace('_', '-')}"
+    named = re.sub(rf"(?<![\w-]){error.parameter}\b", option, str(error))
     return re.sub(r"(--[\w-]+)=(['\w]?)", lambda given: f"{given[1]} {given[2]}".rstrip(), named)
-
-
-def _option_of(parameter: str) -> str:
-    return "--" + _RENAMED.get(parameter, parameter).replace("_", "-")

@@ -16,10 +16,13 @@ from bagwise._io.storage import Url, absolute
 from bagwise._utils.text import how_many
 from bagwise.app.cli.answering import row_of
 from bagwise.app.cli.options import (
+    MAKE,
     PARTED_OPTIONS,
     READ_OPTIONS,
+    USE,
     Force,
     Network,
+    Page,
     QueryText,
     Row,
     Scheduler,
@@ -36,13 +39,12 @@ from bagwise.errors import BagwiseError, unknown_name
 
 __all__ = ["index", "search"]
 
-_PANEL = "Search"
 _SHOWN_QUERY = 60
 _SPARE = 8  # results beyond those asked for, in place of the query and its copies
 _QUERIES = 256  # that are searched for at a time
 
 
-@command(_PANEL, PARTED_OPTIONS)
+@command(MAKE, PARTED_OPTIONS)
 def index(
     session: Session,
     model: Annotated[
@@ -57,6 +59,7 @@ def index(
     out: Annotated[
         Path | None,
         typer.Option(
+            metavar="FILE",
             help="File of the index. Default: NAME.index; with changes, the index itself.",
         ),
     ] = None,
@@ -98,7 +101,10 @@ def index(
     workers: Workers = None,
     **options: Any,
 ) -> None:
-    """Index items for bagwise search and bagwise explore, or change an index: --add, --remove."""
+    """Index items for search and explore, or change an index.
+
+    A model and a source give a new index; --add and --remove change one.
+    """
     from bagwise.app.index.item_index import SIMILARITIES, ItemIndex
     from bagwise.retrieval.histograms import METRICS
 
@@ -300,7 +306,7 @@ def _as_indexed(opened: Any, source: Path, options: Any) -> Any:
     return options.with_changes(**said)
 
 
-@command(_PANEL, READ_OPTIONS)
+@command(USE, READ_OPTIONS)
 def search(
     session: Session,
     index: Annotated[
@@ -322,7 +328,7 @@ def search(
         str | None,
         typer.Option(help="What to compare by: words, classes, groups or both, as the index has. Default: as indexed."),
     ] = None,
-    page: Annotated[Path | None, typer.Option(help="Write the results as an HTML page.", metavar="PAGE")] = None,
+    page: Page = None,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     source: Annotated[
         Path | None,
@@ -337,7 +343,7 @@ def search(
     workers: Workers = None,
     **options: Any,
 ) -> None:
-    """Find the items that are most similar to an image, a text or a row."""
+    """Find items that are similar to an image, a text or a row."""
     from bagwise.app import ItemIndex
     from bagwise.app.index.results_data import IndexedItems
     from bagwise.distributed import connected
@@ -345,7 +351,7 @@ def search(
     if not query and not query_text:
         raise BagwiseError("There is no query. Give a file, or --query-text for texts.")
     if page is not None or open_page:
-        check_page(page, force, "--page")
+        check_page(page, force)
     opened = ItemIndex.load(index, network=network)
     opened.wanted(by)
     items, answers = IndexedItems(opened, source), []

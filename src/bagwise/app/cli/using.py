@@ -11,9 +11,11 @@ from bagwise._io.storage import Url
 from bagwise._utils.text import agree, how_many
 from bagwise.app.cli.options import (
     PARTED_OPTIONS,
+    USE,
     Force,
     ModelPlace,
     Network,
+    Page,
     Raw,
     Scheduler,
     SourcePath,
@@ -36,12 +38,11 @@ from bagwise.errors import BagwiseError, unknown_name
 __all__ = ["check_map_method", "counted", "evaluate", "load_model", "tell_of", "transform"]
 __all__ += ["with_map"]
 
-_PANEL = "Use a model"
 _MOST_CLASSES = 12
 _MOST_PAIRS = 10
 
 
-@command(_PANEL, PARTED_OPTIONS)
+@command(USE, PARTED_OPTIONS)
 def transform(
     session: Session,
     model: ModelPlace,
@@ -60,7 +61,10 @@ def transform(
     workers: Workers = None,
     **options: Any,
 ) -> None:
-    """Write the grouped features of items as a table with ids, labels and named columns."""
+    """Write the features of items as a table.
+
+    It has ids, labels and a named column for each group.
+    """
     from bagwise.distributed import connected
 
     target = source_path(out)
@@ -110,24 +114,27 @@ def _write_parquet(
     return written
 
 
-@command(_PANEL, PARTED_OPTIONS)
+@command(USE, PARTED_OPTIONS)
 def evaluate(
     session: Session,
     model: ModelPlace,
     source: SourcePath,
-    report: Annotated[Path | None, typer.Option(help="Write an HTML report.", metavar="PAGE")] = None,
+    page: Page = None,
     force: Force = False,
     network: Network = None,
     scheduler: Scheduler = None,
     workers: Workers = None,
     **options: Any,
 ) -> None:
-    """Classify labelled items; print the error at each number of groups and the confusion matrix."""
+    """Measure the error of a model on labelled items.
+
+    Prints the error at each number of groups, and the confusion matrix.
+    """
     from bagwise.app import evaluate_model, evaluation_report_data
     from bagwise.distributed import connected
 
-    if report is not None:
-        check_page(report, force, "--report")
+    if page is not None:
+        check_page(page, force)
     loaded, chosen = load_model(model, network), fit_options(options)
     with connected(scheduler, workers) as client:
         found = evaluate_model(loaded, source, client=client, progress=session.progress, **chosen.to_dict())
@@ -154,11 +161,11 @@ def evaluate(
         matrix = found.confusion(loaded.n_groups)
         session.answer(confusion=matrix.tolist())
         _print_confusion(session, found.classes, matrix, loaded.n_groups)
-    if report is not None:
+    if page is not None:
         from bagwise.app.report import write_report
 
         data = evaluation_report_data(loaded, found, title=f"{name_of_source(model)} on {name_of_source(source)}")
-        session.wrote(write_report(data, report), "report")
+        session.wrote(write_report(data, page), "report")
 
 
 def load_model(path: Path, network: Path | None = None) -> Any:

@@ -107,8 +107,7 @@ def open_workspace(
     items = count_items(model, source, options, progress=progress, note=note)
     if known is not None and known.map is not None and tuple(items.ids) == known.ids:
         items.mapped.give(known.map)
-    said = {name: value for name, value in options.to_dict().items() if value != getattr(FitOptions(), name)}
-    return ready(items, items.collection.source, said)
+    return ready(items, items.collection.source, options.changed())
 
 
 def count_items(

@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise.app.options import FitOptions, make_vectorizer
+from bagwise.app.options import FitOptions
+from bagwise.app.training.vectorizing import make_vectorizer
 from bagwise.codebooks.normalizing import normalize_rows
 from bagwise.descriptors import registry
 from bagwise.sources.collection import Collection

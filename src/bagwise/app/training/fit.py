@@ -1,4 +1,4 @@
-"""`fit_model`: from a folder, an archive or a table to a model."""
+"""From a folder, an archive or a table to a model."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from bagwise.distributed.executors import executor_of
 from bagwise.errors import OptionError
 from bagwise.sources.collection import Collection
 
-__all__ = ["Fit", "FittedModel", "check_groups", "fit_model", "run_fit"]
+__all__ = ["Fit", "FittedModel", "check_groups", "run_fit"]
 
 # Groups, if their number is not given and cannot be chosen by cross-validation.
 DEFAULT_GROUPS = 50
@@ -127,75 +127,6 @@ class FittedModel(Model):
         if test is not None and self.heads:
             evaluation = evaluate_model(self, test)
         return Path(write_report(fit_report_data(self.result, evaluation), path))
-
-
-def fit_model(
-    source: Any,
-    *,
-    n_groups: int | str = "auto",
-    criterion: str = "auto",
-    client: Any = None,
-    progress: Progress | None = None,
-    **options: Any,
-) -> FittedModel:
-    r"""Learn a vocabulary, merge its words into groups, and train a classifier on the groups.
-
-    1. Words are learned by k-means from descriptors of images or videos, or are the words of texts, or the columns of a
-       table. A source with splits train and test is learned from its split train. Of more than 5000 images, or 500
-       videos, as many are chosen by hashes of their ids to learn words from, unless these have fewer than 100,000
-       descriptors; words are counted in all.
-    2. They are merged level by level; see `merge_words`.
-    3. If there are classes, there are linear classifiers at several sizes along the merging path, and the errors of
-       all sizes are estimated by cross-validation, with one hierarchy per fold. (Words of images and weights of words
-       are learned once, without using classes.) With the criterion "classifier" they are fitted to the scores of an SVM
-       on all words, otherwise they are SVMs on groups.
-
-    Words of texts have sublinear TF-IDF weights. Words of images and tables are L1 normalised, and square roots are
-    taken after their groups are summed, or before (`root`).
-
-    Parameters
-    ----------
-    source : Collection or path
-        See `open_collection`.
-    n_groups : int or "auto", default="auto"
-        Number of groups. "auto": the smallest number whose error in cross-validation is within one standard error of
-        the best; 50 if there is no cross-validation.
-    criterion : str, default="auto"
-        A name from `bagwise.criteria`. "auto": "classifier" if there are at least as many groups as classes, or
-        their number is chosen by cross-validation; with fewer groups or a pyramid "csm" for two classes of images or
-        videos, "aib" for others and for measurements; without classes "clusters".
-    client : distributed.Client, default=None
-        Workers of this Dask cluster read, describe and count the items, and cross-validate. The model is the same.
-        Needs ``bagwise[dask]``.
-    progress : callable, default=None
-        Called with the name of a step, the number of items done, and the number of all items (0: unknown).
-    **options
-        Other parameters of `FitOptions`: `n_words`, `descriptor`, `n_frames`, `step`, `patch`, `max_side`, `pyramid`,
-        `root`, `min_count`, `stop_words`, `ngrams`, `C`, `folds`, `modality`, `text`, `label`, `keep`,
-        `encoding`, `on_error`, `cache`, `storage_options`, `memory_limit`, `partition`, `random_state`, `n_jobs`.
-
-    Returns
-    -------
-    model : FittedModel
-        A `Model` with a method `report`, and more about the fit in ``model.result``.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from bagwise import fit_model
-    >>> texts = {"fruit": ["ripe apple", "ripe pear", "sweet pear", "sweet apple"],
-    ...          "tools": ["steel hammer", "steel saw", "sharp saw", "heavy hammer"]}
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder, "things.csv")
-    ...     rows = [f"{text},{label}" for label, some in texts.items() for text in some]
-    ...     _ = path.write_text("text,label\n" + "\n".join(rows))
-    ...     model = fit_model(path, n_groups=2, folds=2, min_count=1)
-    >>> model.predict(["sweet ripe pear", "sharp steel"]).tolist()
-    ['fruit', 'tools']
-    """
-    chosen = FitOptions(n_groups=n_groups, criterion=criterion, **options)
-    return FittedModel.of(run_fit(source, chosen, progress=progress, client=client))
 
 
 def run_fit(
@@ -324,11 +255,9 @@ def _merged_on_sample(method: Method, data: WordData, codes: NDArray[np.int64] |
 
 
 def _kept_options(options: FitOptions) -> dict[str, Any]:
-    """Return the options that a model keeps: none of this machine, and no limits, which others have to choose."""
-    kept = options.to_dict() | {"cache": None, "labels": None, "partition": None}
-    kept["descriptor"] = "+".join(map(without_folder, split_names(options.descriptor)))
-    del kept["limits"], kept["n_jobs"]
-    return kept
+    """Return the options that a model keeps, without the folder of a network."""
+    descriptor = "+".join(map(without_folder, split_names(options.descriptor)))
+    return options.kept() | {"descriptor": descriptor}
 
 
 def check_groups(options: FitOptions, n_words: int) -> None:

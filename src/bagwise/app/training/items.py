@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import warnings
 from typing import Any
 
+from bagwise._io.storage import Url, as_place, is_url
 from bagwise.app.model.histograms import open_frame_like
 from bagwise.app.model.model import Model
 from bagwise.app.model.steps import StepCache
 from bagwise.app.model.vectorizers import Histograms, Progress, no_progress
-from bagwise.app.options import FitOptions, open_source, place_of, reading_options
+from bagwise.app.options import FitOptions
 from bagwise.app.training.parts import transform_parts
 from bagwise.app.training.provenance import versions
 from bagwise.distributed.executors import Executor, executor_of
@@ -18,18 +20,70 @@ from bagwise.sources.collection import Collection
 from bagwise.sources.columns import chosen_column
 from bagwise.sources.delimited import column_names
 from bagwise.sources.frames import is_frame
+from bagwise.sources.items import SkippedItemsWarning
 from bagwise.sources.limits import as_limits
+from bagwise.sources.manifests import as_manifest
 from bagwise.sources.media import images_in_mode
-from bagwise.sources.opening import SeveralModalities, has_endings, modality_of
+from bagwise.sources.opening import SeveralModalities, has_endings, modality_of, open_collection
 from bagwise.sources.places import ending
 
-__all__ = ["N_SAMPLED_ITEMS", "READING", "count_words", "first_labels", "open_items", "reading_of", "step_cache"]
+__all__ = ["N_SAMPLED_ITEMS", "READING", "count_words", "first_labels", "open_items", "open_source", "reading_of"]
+__all__ += ["step_cache"]
 
 # Images whose descriptors are kept for the patches of a report.
 N_SAMPLED_ITEMS = 80
-# How the items of an index were read; what is new since the first version is only stored if it was said.
-_READ_1 = ("modality", "text", "label", "encoding")
-READING = (*_READ_1, "id", "sep", "sheet", "extensions", "layer")
+# Options that an index keeps, of how its items were read.
+READING = tuple(FitOptions().kept("read"))
+
+
+def reading_options(options: FitOptions) -> dict[str, Any]:
+    """Return the options that say how a source is read, as `open_collection` takes them."""
+    given = options.of_stage("read")
+    return {name: value for name, value in given.items() if value is not None and name != "modality"}
+
+
+def place_of(source: Any, options: FitOptions) -> Any:
+    """Return the path or URL of a source; a URL has its storage options."""
+    return as_place(source, options.storage_options if is_url(source) else None)
+
+
+def open_source(source: Any, options: FitOptions, executor: Executor | None = None, **more: Any) -> Collection:
+    """Open the source of a fit, a collection or a path, as the options say; `more` are given to the reader as well.
+
+    Records that cannot be read are in `skipped` of the collection, unless the options say that they are an error. An
+    `executor` lists shards where it runs.
+    """
+    in_memory = isinstance(source, Collection) or is_frame(source)
+    if in_memory and options.storage_options is not None and not is_url(options.cache):
+        message = "storage_options are for URLs, but neither the source nor cache is one. Remove storage_options."
+        raise OptionError("storage_options", message)
+    if isinstance(source, Collection):
+        return source
+    source, given = place_of(source, options), reading_options(options) | more
+    if not in_memory and not isinstance(source, Url) and _are_for_source(source, options):
+        given["storage_options"] = options.storage_options
+    if executor is not None:
+        given["mapping"] = executor.mapping("Listing shards")
+    modality = modality_of(source, given) if options.modality == "auto" else options.modality
+    if modality == "records":
+        given["on_error"] = options.on_error
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SkippedItemsWarning)  # those who read items tell of these, too
+        collection = open_collection(source, modality, **given)
+    several = next((item for item in collection if len(item.labels) > 1), None) if options.labels else None
+    if several is not None:
+        first, second, *_ = several.labels
+        raise BagwiseError(
+            f"{options.labels} gives {several.id!r} two labels, {first!r} and {second!r}. Items have one; remove a row."
+        )
+    return collection
+
+
+def _are_for_source(source: Any, options: FitOptions) -> bool:
+    """Whether storage options are for a source that is no URL: a manifest of URLs, unless they are for the cache."""
+    if options.storage_options is None:
+        return False
+    return not is_url(options.cache) or as_manifest(source, as_limits(options.limits)) is not None
 
 
 def open_items(
@@ -169,8 +223,7 @@ def count_words(
 
 def reading_of(options: FitOptions) -> dict[str, Any]:
     """Return what an index keeps of how its items were read, to open them again."""
-    reading = {name: getattr(options, name) for name in READING}
-    return {name: value for name, value in reading.items() if name in _READ_1 or value is not None}
+    return {name: value for name, value in options.kept("read").items() if value is not None}
 
 
 def first_labels(collection: Collection) -> tuple[str | None, ...]:

@@ -73,7 +73,7 @@ def learn_groups(
 
     Taken from `steps` if an earlier run has done the same.
     """
-    given, settings = _inputs(data, codes), _settings(sizes, method, options) | {"statistics": True}
+    given, settings = _inputs(data, codes), _settings(data, sizes, method, options) | {"statistics": True}
     if data.rows is not None:
         facts = data.rows.facts
         given = (*given, facts.statistics.class_sums, facts.n_items_with, facts.hashes)
@@ -113,11 +113,11 @@ def _weighted(data: WordData, weighting: WordWeighting) -> tuple[Any, Any]:
     return weighted, weighted if data.n_cells == 1 else weighting.apply(data.whole())
 
 
-def _settings(sizes: Sequence[int], method: Method, options: FitOptions) -> dict[str, Any]:
+def _settings(data: WordData, sizes: Sequence[int], method: Method, options: FitOptions) -> dict[str, Any]:
     """Return the parameters that groups and errors depend on."""
-    names = ("n_groups", "pyramid", "C", "folds", "random_state")
-    return {name: getattr(options, name) for name in names} | {
+    return options.of_stage("groups") | {
         "sizes": list(sizes),
+        "n_cells": data.n_cells,
         "method": [method.criterion, method.root, method.vocabularies, method.scaling is None],
         "in_blocks": method.in_blocks,
     }
@@ -268,7 +268,7 @@ def cross_validate(
     Weights of words, which do not depend on classes, are learned from all items, or given by `weighting`. Taken from
     `steps` if an earlier run has done the same. With an `executor`, each of its workers takes whole folds.
     """
-    given, settings = _inputs(data, codes), _settings(sizes, method, options) | {"margins": True}
+    given, settings = _inputs(data, codes), _settings(data, sizes, method, options) | {"margins": True}
     if data.rows is not None and weighting is not None:  # which is that of all items, not of the sample
         given = (*given, *(one for one in (weighting.weights, weighting.shift) if one is not None))
     held = None if steps is None else steps.load("errors", given, settings, f"errors of {method.criterion}")

@@ -12,10 +12,11 @@ from bagwise._utils.memory import free_memory
 from bagwise._utils.text import how_many
 from bagwise.app.model.vectorizers import TableVectorizer, TextVectorizer
 from bagwise.app.model.visual import N_SAMPLED_VECTORS, VisualVectorizer
-from bagwise.app.options import FitOptions, check_options, make_vectorizer
+from bagwise.app.options import FitOptions, check_options
 from bagwise.app.training.fit import DEFAULT_GROUPS, check_groups
 from bagwise.app.training.method import adapt_to_table, choose_method, folds_of, sizes_of
 from bagwise.app.training.preparing import class_codes, class_names, enough_for_folds, open_training
+from bagwise.app.training.vectorizing import make_vectorizer
 from bagwise.codebooks.pyramids import n_cells, resolve_pyramid
 from bagwise.errors import BagwiseError
 from bagwise.merging.criteria import resolve_criterion

@@ -15,11 +15,12 @@ from bagwise._utils.memory import readable_size
 from bagwise._utils.text import agree, how_many
 from bagwise.app.model.steps import StepCache
 from bagwise.app.model.vectorizers import Progress, Vectorizer, WordSample
-from bagwise.app.options import FitOptions, make_vectorizer, open_source
+from bagwise.app.options import FitOptions
 from bagwise.app.training.choosing import choose_descriptor
-from bagwise.app.training.items import N_SAMPLED_ITEMS, first_labels, step_cache
+from bagwise.app.training.items import N_SAMPLED_ITEMS, first_labels, open_source, step_cache
 from bagwise.app.training.parts import count_parts, pooled_features, stacked
 from bagwise.app.training.sums import PartedRows, exceeds, sample_items
+from bagwise.app.training.vectorizing import make_vectorizer
 from bagwise.codebooks.pyramids import n_cells
 from bagwise.distributed.executors import Executor
 from bagwise.errors import BagwiseError, parameter_name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from itertools import combinations
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -23,6 +24,8 @@ from bagwise.merging.searches.base import GivenMerges, Search
 from bagwise.merging.stores.dense import check_fits
 
 __all__ = ["Linkage", "Margin"]
+
+Values = NDArray[np.float64]
 
 
 class Linkage(Criterion):
@@ -64,7 +67,8 @@ class Linkage(Criterion):
         return GivenMerges(Hierarchy.from_linkage(heights), 0.0)
 
 
-_TOLERANCE = 1e-4
+# The SVM is solved more and more closely where the best pair is not certain.
+_TOLERANCES = (1e-4, 1e-6, 1e-8)
 _MAX_PASSES = 1000
 # Violations of the optimality conditions that are worth a warning.
 _FAR = 0.1
@@ -92,14 +96,19 @@ class MarginSearch(Search):
         self._warned = False
         self._alpha = np.zeros((len(self._y), len(X)))
         self._weights = np.zeros((len(self._y), self._X.shape[1]))
-        self.start_score = self._solve(self._X, self._alpha, self._weights)
+        self.start_score, self._gap = self._solve(self._X, self._alpha, self._weights)
 
-    def _solve(self, X: NDArray[np.float64], alpha: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
-        """Solve all machines from their current solutions; returns the sum of their dual values."""
-        value = 0.0
+    def _solve(
+        self, X: Values, alpha: Values, weights: Values, tolerance: float = _TOLERANCES[0]
+    ) -> tuple[float, float]:
+        """Solve all machines from their current solutions.
+
+        Returns the sum of their dual values, and the duality gap: how far below the optimum that sum is at most.
+        """
+        value = gap = 0.0
         for y, a, w in zip(self._y, alpha, weights, strict=True):
             w[:] = X.T @ (a * y)
-            passes, violation = solve_svm(X, y, self._C, a, w, _TOLERANCE, _MAX_PASSES, 1)
+            passes, violation = solve_svm(X, y, self._C, a, w, tolerance, _MAX_PASSES, 1)
             self._passes += passes
             if violation > _FAR and not self._warned:
                 self._warned = True
@@ -109,8 +118,10 @@ class MarginSearch(Search):
                     ConvergenceWarning,
                     stacklevel=2,
                 )
-            value += float(a.sum() - w @ w / 2)
-        return value
+            dual = float(a.sum() - w @ w / 2)
+            value += dual
+            gap += float(w @ w / 2 + self._C * np.maximum(1 - y * (X @ w), 0.0).sum()) - dual
+        return value, max(gap, 0.0)
 
     def advance(self, pairs: NDArray[np.int64], scores: NDArray[np.float64]) -> None:
         for k in range(len(pairs)):
@@ -119,7 +130,7 @@ class MarginSearch(Search):
             self._word = np.delete(self._word, t)
             self._X = self._merged(s, t)
             self._weights = np.ascontiguousarray(np.delete(self._weights, t, axis=1))
-            scores[k] = self._solve(self._X, self._alpha, self._weights)
+            scores[k], self._gap = self._solve(self._X, self._alpha, self._weights)
 
     def _merged(self, s: int, t: int) -> NDArray[np.float64]:
         X = np.delete(self._X, t, axis=1)
@@ -127,32 +138,59 @@ class MarginSearch(Search):
         return X
 
     def _search(self) -> tuple[int, int]:
-        candidates = self._candidates(max(self._n_exact, 1))
-        if self._n_exact == 0 or len(candidates) == 1:
-            return candidates[0]
-        best = (-np.inf, 0, 0)
-        for s, t in sorted(candidates, reverse=True):  # of equals, the first pair stays
-            weights = np.ascontiguousarray(np.delete(self._weights, t, axis=1))
-            value = self._solve(self._merged(s, t), self._alpha.copy(), weights)
-            best = max(best, (value, -s, -t))
-        return -best[1], -best[2]
+        if self._n_exact > 0:
+            return self._search_exactly([pair for _, *pair in self._candidates(self._n_exact)])
+        for tolerance in _TOLERANCES[1:]:
+            best = self._candidates(2)
+            if len(best) == 1 or best[0][0] - best[1][0] > self._doubt():
+                break
+            self._gap = self._solve(self._X, self._alpha, self._weights, tolerance)[1]
+        _, s, t = self._candidates(1)[0]
+        return s, t
 
-    def _candidates(self, n: int) -> list[tuple[int, int]]:
-        """The n pairs whose weights agree most, best first; a row of products at a time."""
+    def _doubt(self) -> float:
+        """How far the difference of two products of weights may be from that at the optimum.
+
+        The objective is strongly convex: the squared distance of all weights to the optimum is at most twice the gap.
+        """
+        distance = np.sqrt(2 * self._gap)
+        longest = np.sqrt(np.square(self._weights[:, :-1]).sum(axis=0).max())
+        return float(2 * distance * (np.sqrt(2) * longest + distance / 2))
+
+    def _search_exactly(self, candidates: list[list[int]]) -> tuple[int, int]:
+        """Find the best of some pairs by solving for each, more closely while others may be as good."""
+        solutions = [
+            (self._merged(s, t), self._alpha.copy(), np.ascontiguousarray(np.delete(self._weights, t, axis=1)))
+            for s, t in candidates
+        ]
+        found = [self._solve(*solution) for solution in solutions]
+        for tolerance in _TOLERANCES[1:]:
+            best = max(value for value, _ in found)
+            close = [k for k, (value, gap) in enumerate(found) if value + gap >= best]
+            if len(close) == 1:
+                break
+            for k in close:
+                found[k] = self._solve(*solutions[k], tolerance)
+        best = max(value for value, _ in found)
+        s, t = min(pair for pair, (value, _) in zip(candidates, found, strict=True) if value == best)
+        return s, t
+
+    def _candidates(self, n: int) -> list[tuple[float, int, int]]:
+        """The n pairs whose weights agree most, best first, with the products; a row of products at a time."""
         words = self._weights[:, :-1]
-        if n == 1 and len(words) == 1:
-            # One machine: the largest product is that of the two largest or of the two smallest weights.
+        if len(words) == 1:
+            # One machine: the best pairs are among the largest and among the smallest weights.
             w = words[0]
-            pairs = [np.sort(np.argsort(signed, kind="stable")[:2]) for signed in (-w, w)]
-            s, t = max(pairs, key=lambda pair: (w[pair[0]] * w[pair[1]], -pair[0], -pair[1]))
-            return [(int(s), int(t))]
+            ends = np.unique([np.argsort(signed, kind="stable")[: n + 1] for signed in (-w, w)])
+            pairs = [(float(w[s] * w[t]), int(s), int(t)) for s, t in combinations(ends, 2)]
+            return sorted(pairs, key=lambda pair: (-pair[0], *pair[1:]))[:n]
         found: list[tuple[float, int, int]] = []
         for s in range(words.shape[1] - 1):
             agreement = words[:, s] @ words[:, s + 1 :]
             first = np.argsort(-agreement, kind="stable")[:n]
             found += [(-float(agreement[k]), s, s + 1 + int(k)) for k in first]
             found = sorted(found)[:n]
-        return [(s, t) for _, s, t in found]
+        return [(-product, s, t) for product, s, t in found]
 
     @property
     def work(self) -> dict[str, int]:
@@ -174,9 +212,9 @@ class Margin(Criterion):
 
     Notes
     -----
-    Samples are L1-normalised first. One SVM per level, started from the previous solution: O(n d) a pass. Pairs are
-    compared in O(d) for two classes, in O(d²) for more. A ``ConvergenceWarning`` is raised if the solver does not
-    converge, as can happen with a large C.
+    Samples are L1-normalised first. One SVM per level, started from the previous solution: O(n d) a pass; it is solved
+    more closely where its duality gap leaves open which pair is best. Pairs are compared in O(d) for two classes, in
+    O(d²) for more. A ``ConvergenceWarning`` is raised if the solver does not converge, as can happen with a large C.
 
     References
     ----------

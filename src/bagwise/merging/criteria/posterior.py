@@ -27,14 +27,19 @@ __all__ = ["ClassPosterior", "GaussianLikelihood", "MultinomialPosterior"]
 # most the given fraction of the largest variance, for data far from zero.
 _FLOOR = 1e-6
 _LARGEST_FLOOR = 1e-4
+# Below these log odds, log(1 + exp(m)) is exp(m) to the last bit.
+_CERTAIN = -40.0
 
 
 class PosteriorSearch(Search):
     """Merge, at each level, the pair after which the training labels are most probable.
 
     Each word has a Gaussian per class with a Normal-Gamma prior; a sample's class probabilities come from
-    the product of its words' predictive densities. What a merge changes in the log-densities is kept for every pair;
+    the product of its words' predictive densities. What a merge changes in the log odds is kept for every pair;
     the probabilities couple all words, so all pairs are scored anew at each level.
+
+    The score is ``-Σ_i log(1 + exp m_i)`` with the log odds m_i that the label of sample i is wrong. Pairs are compared
+    by the logarithm of this sum, which tells them apart also where all labels are certain up to rounding.
 
     Memory d² n C / 2 numbers, time O(d³ n C).
     """
@@ -46,15 +51,19 @@ class PosteriorSearch(Search):
         self._values = np.array(values, dtype=np.float64)
         self._live = list(range(self.n_words))
         self._scored = 0
-        self._densities = self._log_densities(self._values)
+        self._odds = self._log_odds(self._values)
         prior = np.log(np.bincount(codes) / len(codes))
-        self._log_joint = prior + self._densities.sum(axis=0)
+        self._joint = prior - prior[codes, np.newaxis] + self._odds.sum(axis=0)
         # changes[s] holds, for all t > s, what merging s and t changes
         self._changes = {s: self._change(s, np.arange(s + 1, self.n_words)) for s in range(self.n_words - 1)}
-        self.start_score = float(self._label_log_probability(self._log_joint[np.newaxis])[0])
+        self.start_score = 0.0 - float(np.exp(self._log_loss(self._joint[np.newaxis])[0]))
 
-    def _log_densities(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Predictive log-density of each sample's value under each class, words x samples x classes."""
+    def _log_odds(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Log predictive density of each sample's value under each class less that under its own class.
+
+        Words x samples x classes. Scales are in units of the word's prior variance, so that a common factor of all
+        values cancels.
+        """
         mu0 = values.mean(axis=1, keepdims=True)
         b0 = np.maximum(values.var(axis=1, keepdims=True), self._floor)
         densities = np.empty((*values.shape, int(self._codes.max()) + 1))
@@ -65,44 +74,49 @@ class PosteriorSearch(Search):
             squares = ((own - mean) ** 2).sum(axis=1, keepdims=True)
             kappa, a = 1.0 + n, 1.0 + n / 2
             mu = (mu0 + n * mean) / kappa
-            b = b0 + squares / 2 + n * (mean - mu0) ** 2 / (2 * kappa)
+            b = 1.0 + (squares / 2 + n * (mean - mu0) ** 2 / (2 * kappa)) / b0
             nu, scale = 2 * a, b * (kappa + 1) / (a * kappa)
             constant = gammaln((nu + 1) / 2) - gammaln(nu / 2) - 0.5 * np.log(nu * np.pi * scale)
-            densities[:, :, c] = constant - (nu + 1) / 2 * np.log1p((values - mu) ** 2 / (nu * scale))
-        return densities
+            densities[:, :, c] = constant - (nu + 1) / 2 * np.log1p((values - mu) ** 2 / (nu * scale * b0))
+        return densities - self._of_labels(densities)
+
+    def _of_labels(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Pick the values of each sample's own class, (…) x samples x 1 of (…) x samples x classes."""
+        return values[:, np.arange(len(self._codes)), self._codes][..., np.newaxis]
 
     def _change(self, s: int, others: NDArray[np.int64]) -> NDArray[np.float64]:
-        merged = self._log_densities(self._values[others] + self._values[s])
-        return merged - self._densities[others] - self._densities[s]
+        merged = self._log_odds(self._values[others] + self._values[s])
+        return merged - self._odds[others] - self._odds[s]
 
-    def _label_log_probability(self, log_joint: NDArray[np.float64]) -> NDArray[np.float64]:
-        """``Σ_i log p(y_i | x_i)`` for each of several joints, k x samples x classes."""
-        own = np.take_along_axis(log_joint, self._codes[np.newaxis, :, np.newaxis], axis=2)[..., 0]
-        largest = log_joint.max(axis=2)
-        total = largest + np.log(np.exp(log_joint - largest[..., np.newaxis]).sum(axis=2))
-        return (own - total).sum(axis=1)
+    def _log_loss(self, joint: NDArray[np.float64]) -> NDArray[np.float64]:
+        """``log Σ_i -log p(y_i | x_i)`` for each of several log odds, k x samples x classes."""
+        wrong = joint.copy()
+        wrong[:, np.arange(len(self._codes)), self._codes] = -np.inf
+        odds = np.logaddexp.reduce(wrong, axis=2)
+        losses = np.where(odds < _CERTAIN, odds, np.log(np.logaddexp(0.0, np.maximum(odds, _CERTAIN))))
+        return np.logaddexp.reduce(losses, axis=1)
 
     def advance(self, pairs: NDArray[np.int64], scores: NDArray[np.float64]) -> None:
         for k in range(len(pairs)):
-            s, t, scores[k] = self._search()
-            pairs[k] = s, t
+            s, t, loss = self._search()
+            pairs[k], scores[k] = (s, t), 0.0 - np.exp(loss)
             self._merge(s, t)
 
     def _search(self) -> tuple[int, int, float]:
-        best = (-1, -1, -np.inf)
+        best = (-1, -1, np.inf)
         for position, s in enumerate(self._live[:-1]):
             others = np.array(self._live[position + 1 :])
-            values = self._label_log_probability(self._log_joint + self._changes[s][others - s - 1])
+            losses = self._log_loss(self._joint + self._changes[s][others - s - 1])
             self._scored += len(others)
-            first = int(np.argmax(values))
-            if values[first] > best[2]:
-                best = (s, int(others[first]), float(values[first]))
+            first = int(np.argmin(losses))
+            if losses[first] < best[2]:
+                best = (s, int(others[first]), float(losses[first]))
         return best
 
     def _merge(self, s: int, t: int) -> None:
-        self._log_joint = self._log_joint + self._changes[s][t - s - 1]
+        self._joint = self._joint + self._changes[s][t - s - 1]
         self._values[s] += self._values[t]
-        self._densities[s] = self._log_densities(self._values[s : s + 1])[0]
+        self._odds[s] = self._log_odds(self._values[s : s + 1])[0]
         self._live.remove(t)
         self._changes.pop(t, None)
         others = np.array([word for word in self._live if word != s], dtype=np.int64)

@@ -316,6 +316,14 @@ class Sketch:
             raise BagwiseError("The sketch has no samples yet. Add some by update(X).")
         signature = np.empty_like(self._sums)
         centre_rows(self._sums, self._coefficient_sums, self.totals / self.n_samples, self.constant, signature)
+        left, whole = (float(np.linalg.norm(matrix)) for matrix in (signature, self._sums))
+        if 0 < left < np.sqrt(self.n_samples) * np.finfo(self.dtype).eps * whole:
+            more = "" if self.dtype == np.float64 else ", or use dtype='float64'"
+            raise BagwiseError(
+                f"Without the mean of each feature, {left / whole:.1g} of the sums in this sketch is left: no more "
+                f"than rounding of {self.dtype}, by which no groups can be found. Subtract a typical sample from "
+                f"X{more}."
+            )
         return signature
 
     def __add__(self, other: object) -> Sketch:

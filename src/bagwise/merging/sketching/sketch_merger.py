@@ -9,7 +9,7 @@ import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
+from sklearn.utils import Tags, check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
@@ -33,6 +33,8 @@ _OTHER_NUMBER = "Nothing is kept. Give the true n_samples, or None for any numbe
 
 
 def _can_stream(merger: SketchMerger) -> bool:
+    if merger.use_labels:
+        raise AttributeError("partial_fit takes no labels, which use_labels=True needs. Use fit, or use_labels=False.")
     if merger.n_neighbors > 0:
         raise AttributeError(
             f"partial_fit reads samples once, but n_neighbors={merger.n_neighbors} needs all of them to find "
@@ -57,10 +59,10 @@ class SketchMerger(GroupTransformer, BaseEstimator):
     1. A `Sketch` of the stream keeps a signature of `sketch_size` numbers for each feature.
     2. The signatures are clustered by k-means. Clusters are merged, ``z_j = Σ_{k in G_j} x_k / √|G_j|``.
        This maximises the total variance ``Σ_i |z_i - mean|²`` of the merged samples (BSC).
-    3. With labels or `n_neighbors`, sums over the samples of a class, or over each sample and its nearest neighbours,
-       take the place of the samples: the linear kernel of the merged samples is aligned with the labels (equation 7 of
-       the paper), or with the neighbourhoods as pseudo-labels (PKA). With `bipolar`, features may be merged with
-       opposite signs.
+    3. With `use_labels` or `n_neighbors`, sums over the samples of a class, or over each sample and its nearest
+       neighbours, take the place of the samples: the linear kernel of the merged samples is aligned with the labels
+       (equation 7 of the paper), or with the neighbourhoods as pseudo-labels (PKA). With `bipolar`, features may be
+       merged with opposite signs.
 
     Parameters
     ----------
@@ -72,12 +74,15 @@ class SketchMerger(GroupTransformer, BaseEstimator):
     n_hashes : int, default=30
         Number of times each sample enters the signatures.
     n_neighbors : int, default=0
-        0: keep the variance of the samples (BSC). Otherwise the number of nearest samples, 10 for example, for PKA; not
-        used if labels are given. Neighbours are searched for after merging to `n_intermediate` groups. Takes three
-        passes over the data, and time quadratic in the number of samples.
+        0: keep the variance of the samples (BSC). Otherwise the number of nearest samples, 10 for example, for PKA;
+        fewer than the other samples, of which the sum over all is the same for each. Neighbours are searched for after
+        merging to `n_intermediate` groups. Takes three passes over the data, and time quadratic in the number of
+        samples.
     bipolar : bool, default=False
         Whether features enter their group with a sign, ``z_j = Σ_{k in G_j} ±x_k / √|G_j|`` (BSCB, PKAB), so that
         negatively correlated features can be merged.
+    use_labels : bool, default=False
+        Whether `fit` aligns the merged samples with the classes y. Otherwise y is not used, whatever it holds.
     n_intermediate : int, default=200
         Number of groups in which neighbours are searched for.
     n_init : int, default=1
@@ -106,7 +111,7 @@ class SketchMerger(GroupTransformer, BaseEstimator):
     Attributes
     ----------
     sketch_ : Sketch
-        The signatures. Can be saved, and used by `from_sketch`. If labels were given, the exact sums over classes.
+        The signatures. Can be saved, and used by `from_sketch`. With `use_labels`, the exact sums over classes.
     labels_ : ndarray of int64, shape (n_features_in_,)
         Group of each feature. Groups are numbered by their first feature that is not constant. Constant features are
         in group 0 and do not count in its size.
@@ -138,8 +143,7 @@ class SketchMerger(GroupTransformer, BaseEstimator):
     is interrupted (Ctrl-C).
 
     Alignment with labels maximises ``⟨Zᵀ Z, Lᵀ L⟩`` for the centred merged samples Z and the class indicators L. That
-    is k-means on the sums of the centred features over each class: C numbers per feature for C classes. In a pipeline
-    with a classifier, `fit` receives the labels and uses them.
+    is k-means on the sums of the centred features over each class: C numbers per feature for C classes.
 
     References
     ----------
@@ -170,6 +174,7 @@ class SketchMerger(GroupTransformer, BaseEstimator):
         "n_hashes": [Interval(Integral, 1, MOST_HASHES, closed="both")],
         "n_neighbors": [Interval(Integral, 0, None, closed="left")],
         "bipolar": ["boolean"],
+        "use_labels": ["boolean"],
         "n_intermediate": [Interval(Integral, 1, None, closed="left")],
         "n_init": [Interval(Integral, 1, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -191,6 +196,7 @@ class SketchMerger(GroupTransformer, BaseEstimator):
         n_hashes: int = 30,
         n_neighbors: int = 0,
         bipolar: bool = False,
+        use_labels: bool = False,
         n_intermediate: int = 200,
         n_init: int = 1,
         max_iter: int = 100,
@@ -208,6 +214,7 @@ class SketchMerger(GroupTransformer, BaseEstimator):
         self.n_hashes = n_hashes
         self.n_neighbors = n_neighbors
         self.bipolar = bipolar
+        self.use_labels = use_labels
         self.n_intermediate = n_intermediate
         self.n_init = n_init
         self.max_iter = max_iter
@@ -244,11 +251,11 @@ class SketchMerger(GroupTransformer, BaseEstimator):
         given = _settings_of(sketch)
         if taken := sorted(given.keys() & parameters.keys()):
             raise BagwiseError(f"{', '.join(taken)} cannot be chosen: the sketch has {given}. Leave them out.")
-        if parameters.get("n_neighbors"):
-            raise BagwiseError(
-                f"n_neighbors={parameters['n_neighbors']} needs the samples, which a sketch does not hold. "
-                "Use fit or fit_chunks."
-            )
+        for name in ("n_neighbors", "use_labels"):
+            if parameters.get(name):
+                raise BagwiseError(
+                    f"{name}={parameters[name]} needs the samples, which a sketch does not hold. Use fit."
+                )
         if sketch.n_samples == 0:
             raise BagwiseError("The sketch has no samples yet. Add some by sketch.update(X), or use partial_fit.")
         merger = cls(n_groups, **given, **parameters)
@@ -263,9 +270,10 @@ class SketchMerger(GroupTransformer, BaseEstimator):
         Parameters
         ----------
         X : array-like, sparse matrix or Dask array of shape (n_samples, n_features)
-            Dask arrays are sketched chunk by chunk (`bagwise.distributed.sketch`), without `n_neighbors` and labels.
+            Dask arrays are sketched chunk by chunk (`bagwise.distributed.sketch`), without `n_neighbors` and
+            `use_labels`.
         y : array-like of shape (n_samples,), default=None
-            Class labels to align the merged samples with. None: unsupervised.
+            Class labels to align the merged samples with, if `use_labels`; otherwise not used.
 
         Returns
         -------
@@ -279,12 +287,14 @@ class SketchMerger(GroupTransformer, BaseEstimator):
                     f"n_neighbors={self.n_neighbors} needs the samples, but X is a Dask collection, which is only "
                     "summed. Use n_neighbors=0, or fit_chunks, which reads chunks one after the other."
                 )
-            if y is not None:
-                raise BagwiseError("Alignment with labels needs X in memory, but it is a Dask collection. Pass y=None.")
+            if self.use_labels:
+                raise BagwiseError(
+                    "use_labels=True needs X in memory, but it is a Dask collection. Use use_labels=False."
+                )
             self._take_collection(X)
         else:
             X = self._checked(X, reset=True)
-            if y is not None:
+            if self.use_labels:
                 self._sketch_classes(X, y)
             else:
                 self._take(X)
@@ -293,16 +303,20 @@ class SketchMerger(GroupTransformer, BaseEstimator):
         self._groups()
         return self
 
-    def _sketch_classes(self, X: Any, y: ArrayLike) -> None:
+    def _sketch_classes(self, X: Any, y: ArrayLike | None) -> None:
         """Sum up the samples of each class."""
+        if y is None:
+            raise BagwiseError(
+                "use_labels=True requires y to be passed, but the target y is None. Pass labels, or use_labels=False."
+            )
         labels = column_or_1d(y, warn=True)
         check_consistent_length(X, labels)
         check_classification_targets(labels)
         classes, codes = np.unique(labels, return_inverse=True)
         if len(classes) < 2:
             raise BagwiseError(
-                f"Alignment with labels needs at least two classes in y; got only one class, {classes.tolist()}. "
-                "Pass y=None to merge without labels."
+                f"use_labels=True needs at least two classes in y; got only one class, {classes.tolist()}. "
+                "Use use_labels=False."
             )
         self.sketch_ = Sketch._of_classes(
             X, codes, seed=self._seed(), dtype=self.dtype, n_threads=effective_n_jobs(self.n_jobs)
@@ -333,7 +347,7 @@ class SketchMerger(GroupTransformer, BaseEstimator):
             The next samples of the stream. The result does not depend on how a stream is split. A Dask array is
             sketched chunk by chunk and added: the same result for integers, equal up to rounding otherwise.
         y : ignored
-            Only `fit` uses labels.
+            Only `fit` uses labels, with `use_labels`.
 
         Returns
         -------
@@ -384,6 +398,8 @@ class SketchMerger(GroupTransformer, BaseEstimator):
         self._check_parameters()
         if n_samples is not None:
             n_samples = check_integer(n_samples, "n_samples", 1)
+        if self.use_labels:
+            raise BagwiseError("fit_chunks takes no labels, which use_labels=True needs. Use fit, or use_labels=False.")
         if self.n_neighbors > 0:
             check_can_be_read_again(chunks, f"n_neighbors={self.n_neighbors} needs three passes over the data")
         self._forget()
@@ -431,6 +447,12 @@ class SketchMerger(GroupTransformer, BaseEstimator):
         plain: Sketch = self.sketch_
         n_threads = effective_n_jobs(self.n_jobs)
         del self.sketch_  # not fitted, should anything fail
+        if self.n_neighbors >= plain.n_samples - 1:
+            raise BagwiseError(
+                f"With n_neighbors={self.n_neighbors} of {plain.n_samples} samples, the sum over a sample and its "
+                "neighbours is that of all samples, and what is left of it without the mean is rounding. Use a small "
+                "number such as 10, or 0 for the variance of the samples."
+            )
         groups = self._cluster(plain, self.n_intermediate, bipolar=False)
         advice = "The stream must give the same samples each time."
         again: dict[str, Any] = {
@@ -496,6 +518,11 @@ class SketchMerger(GroupTransformer, BaseEstimator):
         """Check the parameters before any data are read."""
         self._validate_params()
         self._check_pooling()
+        if self.use_labels and self.n_neighbors > 0:
+            raise BagwiseError(
+                f"use_labels=True sums over classes and n_neighbors={self.n_neighbors} over neighbours. Use one of "
+                "them, with n_neighbors=0 or use_labels=False."
+            )
 
     def _forget(self) -> None:
         """Remove fitted attributes, in case this fit fails."""
@@ -560,3 +587,8 @@ class SketchMerger(GroupTransformer, BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "sketch_")
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = self.use_labels
+        return tags

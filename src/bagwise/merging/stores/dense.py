@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bagwise._utils.matrices import first_not_finite
+from bagwise._utils.matrices import extremes, first_not_finite
 from bagwise._utils.memory import Limit, check_memory, resolve_limit
 from bagwise.errors import BagwiseError
 from bagwise.merging.structures import Structure
@@ -74,10 +73,7 @@ class Scatters:
         """Sum up a block of samples, dense or CSR in float64, by the structures of a trace ratio criterion."""
         preferred, undesired = criterion.structures(X, y, n_threads)
         store = DenseStore.from_structures(X, preferred, undesired, n_threads)
-        lowest, highest = X.min(axis=0), X.max(axis=0)
-        if sp.issparse(X):
-            lowest, highest = lowest.toarray().ravel(), highest.toarray().ravel()
-        return cls(store.A, store.B, lowest, highest, X.shape[0])
+        return cls(store.A, store.B, *extremes(X), X.shape[0])
 
     def __add__(self, other: Scatters) -> Scatters:
         extremes = np.minimum(self.smallest, other.smallest), np.maximum(self.largest, other.largest)
