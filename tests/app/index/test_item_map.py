@@ -57,8 +57,8 @@ def test_many_items_are_arranged_by_few_products():
     X, kinds = histograms(1500, 300, 4)
     calls = []
     vectors, _, found = spectral_vectors(sp.csr_array(X), 3, progress=lambda *told: calls.append(told))
-    assert 2 < len(calls) < 20
-    assert calls[-1] == ("arranging items", 24, 24)
+    assert calls == [("arranging items", number, 0) for number in range(1, len(calls) + 1)]
+    assert len(calls) < 150
     W = dense_graph(X)
     image = W @ vectors / W.sum(axis=1, keepdims=True)
     values = (vectors * image).sum(axis=0)
