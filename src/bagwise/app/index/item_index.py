@@ -136,6 +136,7 @@ class ItemIndex:
         metric: str | None = None,
         settings: BlendSettings | None = None,
         held_out: TopClasses | None = None,
+        answered: bool = True,
     ) -> ItemIndex:
         """Index items.
 
@@ -157,6 +158,8 @@ class ItemIndex:
             For classes.
         held_out : TopClasses, default=None
             Answers of cross-validation for the first items, see `Fit.held_out_top`.
+        answered : bool, default=True
+            Whether the index has answers for the items.
 
         Returns
         -------
@@ -171,7 +174,7 @@ class ItemIndex:
             blend = ClassBlend.of(scores, settings)
         add_rows(index, model, histograms, by, blend, scores)
         labels, reading = first_labels(collection), reading_of(options)
-        answers = ItemAnswers.of(model, collection, histograms, held_out)
+        answers = ItemAnswers.of(model, collection, histograms, held_out) if answered else None
         return cls(model, index, tuple(collection.ids), labels, os.fspath(source), reading, by, blend, answers)
 
     def __len__(self) -> int:
