@@ -170,22 +170,22 @@ def evaluate(
 
 def load_model(path: Path, network: Path | None = None) -> Any:
     """Load a model, or that of an index, with the network that it names; raise if the path does not exist."""
-    from bagwise._io.tensors import kind_of
     from bagwise.app.model import Model
-    from bagwise.runtime import KIND
 
     if isinstance(path, Url):
         return Model.load(path, network=network)
     if not path.exists():
         raise BagwiseError(f"{path} does not exist. Create a model with: bagwise fit SOURCE")
-    if kind_of(path) != KIND:
+    try:
+        return Model.load(path, network=network)
+    except BagwiseError:
         from bagwise.app.model.files import is_item_index
 
-        if is_item_index(path):
-            from bagwise.app import ItemIndex
+        if not is_item_index(path):
+            raise
+        from bagwise.app import ItemIndex
 
-            return ItemIndex.load(path, network=network).model
-    return Model.load(path, network=network)
+        return ItemIndex.load(path, network=network).model
 
 
 def counted(session: Session, model: Any, source: Any, options: Any, client: Any = None) -> tuple[Any, Any]:
