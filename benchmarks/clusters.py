@@ -238,7 +238,7 @@ def rates_of_images() -> tuple[int, float, float]:
         batches = [bags for (bags,) in vectorizer.describe(make_collection("images", n), n_jobs=1)]
         seconds.append(time.process_time() - started)
         words = np.random.default_rng(0).permutation(batches[0].values)[:N_COMPARED]
-        counter = VisualVectorizer("images", vectorizer.descriptor, [words])
+        counter = VisualVectorizer("images", vectorizer.descriptors, [words])
         started = time.process_time()
         counter.transform(batches, n_jobs=1)
         seconds.append(time.process_time() - started)

@@ -31,7 +31,7 @@ from sklearn.base import clone
 
 from bagwise import Model, fit_model, open_collection
 from bagwise.app.model import export_cpp
-from bagwise.sources import TableCollection
+from bagwise.sources import Collection
 from harness import ROOT, machine, print_table, print_targets
 
 sys.path.insert(0, str(ROOT / "tests"))
@@ -98,7 +98,9 @@ def data_sets(options: argparse.Namespace) -> dict[str, tuple[Model, list[Any], 
     digits = np.load(options.data / "mnist/mnist.npz")
     X, y, X_test, y_test = (digits[name] for name in ("x_train", "y_train", "x_test", "y_test"))
     n = 500 if options.quick else 5000
-    table = TableCollection(X[:n].reshape(n, -1).astype(float), list(map(str, range(n))), [(str(k),) for k in y[:n]])
+    table = Collection.from_matrix(
+        X[:n].reshape(n, -1).astype(float), list(map(str, range(n))), [(str(k),) for k in y[:n]]
+    )
     rows = fitted(options, "mnist", table, n_groups=50)
     found["MNIST"] = rows, list(X_test[: options.n_items].reshape(-1, X[0].size).astype(float)), list(map(str, y_test))
     return found

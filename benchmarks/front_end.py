@@ -37,7 +37,7 @@ from bagwise import fit_model, open_collection
 from bagwise.app import FitOptions
 from bagwise.app.training.vectorizing import make_descriptors
 from bagwise.descriptors import LBPD5, ColorSIFT, DenseSIFT, HogLbp, KeypointSIFT, LocalBinaryPatterns, Patches
-from bagwise.descriptors.describing import describe_items
+from bagwise.descriptors.base import describe_items
 from bagwise.sources import Collection
 from harness import PeakMemory, in_fresh_process, machine, print_table, print_targets, timed
 

@@ -39,10 +39,10 @@ def fitted() -> Any:
 
 
 def _rows(X: Any, name: str, first: int) -> Any:
-    from bagwise.sources import TableCollection
+    from bagwise.sources import Collection
 
     labels = [(f"class {k % 2}",) for k in range(len(X))]
-    return TableCollection(X, [f"{name} {first + k}" for k in range(len(X))], labels)
+    return Collection.from_matrix(X, [f"{name} {first + k}" for k in range(len(X))], labels)
 
 
 def marked(model: Any, mark: int) -> Any:
@@ -50,14 +50,16 @@ def marked(model: Any, mark: int) -> Any:
     import numpy as np
 
     from bagwise.app import ItemIndex
-    from bagwise.sources import TableCollection
+    from bagwise.sources import Collection
 
     n = N_ITEMS + mark % 7  # lengths differ too
     X = np.zeros((n, N_WORDS))
     X[np.arange(n), (np.arange(n) + mark) % N_WORDS] = 1 + mark % 50
     ids, labels = [f"{mark}/{k}" for k in range(n)], [(f"label {mark}",)] * n
     named = model.apply([{"edit": "rename", "n_groups": 4, "group": 0, "name": f"mark {mark}"}])
-    index = ItemIndex.build(named, TableCollection(X, ids, labels), X, source=f"mark {mark}", by="words").with_map()
+    index = ItemIndex.build(
+        named, Collection.from_matrix(X, ids, labels), X, source=f"mark {mark}", by="words"
+    ).with_map()
     points = np.full((n, 2), mark, np.float32)
     index = dataclasses.replace(index, map=dataclasses.replace(index.map, points=points))
     index.answers.top.score[:] = mark % 1000

@@ -31,7 +31,7 @@ from bagwise import BagOfFeatures, Bags, open_collection
 from bagwise._utils.threads import one_blas_thread
 from bagwise.codebooks import kmeans_words
 from bagwise.codebooks.batches import sample_vectors
-from bagwise.codebooks.kmeans import _Problem, _sums
+from bagwise.codebooks.kmeans import Problem
 from bagwise.codebooks.normalizing import normalize_rows
 from bagwise.descriptors import ColorCells, DenseSIFT, Patches
 from harness import machine, print_table
@@ -72,17 +72,17 @@ def measure_step(values: np.ndarray, n_words: int, n_threads: int, repeats: int)
     import faiss
 
     points = values - values.mean(axis=0)
-    problem, ones = _Problem(points, None, False, n_threads), np.ones(len(points))
+    problem, ones = Problem(points, None, False, n_threads), np.ones(len(points))
     centres = points[np.random.default_rng(0).choice(len(points), n_words, replace=False)]
     with one_blas_thread():
         problem.expect_iterations(n_words)
         labels, signs = problem.assign(centres)
-    sums, masses = _sums(points, ones, labels, signs, n_words)
+    sums, masses = Problem.sums(points, ones, labels, signs, n_words)
     centres = (sums / np.maximum(masses, 1)[:, np.newaxis]).astype(np.float32)
 
     def ours() -> None:
         with one_blas_thread():
-            _sums(points, ones, *problem.assign(centres, labels), n_words)
+            Problem.sums(points, ones, *problem.assign(centres, labels), n_words)
 
     def by_faiss() -> None:
         index = faiss.IndexFlatL2(points.shape[1])

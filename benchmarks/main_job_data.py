@@ -159,7 +159,7 @@ def _modapte(data: Path, place: int) -> Items:
 def _products(data: Path) -> tuple[list[str], list[str], list[str], list[bool]]:
     """Texts, sentiments, domains, and whether to train on, of the reviews of amazon7."""
     found = open_collection(
-        data / "amazon7" / "amazon7.zip", columns=["label", "text"], text="text", label="label"
+        data / "amazon7" / "amazon7.zip", header=False, text="2", label="1"
     )  # "train/books.tsv:12" is an id
     domains = [item.id.split("/")[1].split(".")[0] for item in found]
     texts = [text for _, text in found.load()]

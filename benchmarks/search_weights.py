@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from bagwise import Model, open_collection
 from bagwise.app import FitOptions, ItemIndex, run_fit
 from bagwise.retrieval.group_blend import GroupBlend
-from bagwise.sources import TableCollection
+from bagwise.sources import Collection
 from harness import machine, print_table
 from main_job_data import Items, data_sets, write_split
 
@@ -84,7 +84,7 @@ def searched(part: Part, n_groups: int, criterion: str, folder: Path) -> tuple[A
     if part.modality == "table":
         options = options.with_changes(n_groups=min(n_groups, part.items.contents.shape[1] // 4))
         ids = [str(row) for row in range(len(hidden.labels))]
-        source: Any = TableCollection(part.items.contents, ids, [()] * len(ids))
+        source: Any = Collection.from_matrix(part.items.contents, ids, [()] * len(ids))
     else:
         source = open_collection(write_split(hidden, np.ones(len(hidden.labels), np.bool_), part.modality, folder))
     fit = run_fit(source, options)

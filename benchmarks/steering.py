@@ -57,7 +57,7 @@ def make_index(folder: Path, given: argparse.Namespace) -> Path:
     """Fit a model, and index its items."""
     from bagwise.app import FitOptions, run_fit
     from bagwise.app.index.item_index import index_of_fit
-    from bagwise.sources import TableCollection
+    from bagwise.sources import Collection
 
     random, n, d = np.random.default_rng(0), given.items, given.words
     codes = np.arange(n) % N_CLASSES
@@ -69,7 +69,9 @@ def make_index(folder: Path, given: argparse.Namespace) -> Path:
     X = sp.csr_array((np.ones(words.size), words.ravel().astype(np.int32), starts.astype(np.int32)), shape=(n, d))
     X.sum_duplicates()
     labels = [(f"class{code:02}",) for code in codes]
-    rows = TableCollection(X, [f"item{k}" for k in range(n)], labels, feature_names=[f"word{k}" for k in range(d)])
+    rows = Collection.from_matrix(
+        X, [f"item{k}" for k in range(n)], labels, feature_names=[f"word{k}" for k in range(d)]
+    )
     options = FitOptions(n_groups=given.groups, criterion=given.criterion, folds=0)
     started = time.perf_counter()
     fit = run_fit(rows, options)

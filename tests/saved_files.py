@@ -12,7 +12,7 @@ from bagwise import BagIndex, Bags, LatentDirichlet, ManifoldBagOfFeatures
 from bagwise.app import FitOptions, fit_model
 from bagwise.app.index.item_index import index_of_fit
 from bagwise.merging import Sketch, Statistics
-from bagwise.sources import TableCollection
+from bagwise.sources import Collection
 from model_cases import random_hierarchy, weighted_image_model, weighted_text_model
 
 NAMES = ["cat", "dog é", "home", "not unicode \udcff", "", "the"]
@@ -28,7 +28,9 @@ def counts(n=12, n_words=6, seed=0):
 
 def item_index():
     """Items compared by words and classes, with answers of cross-validation and a map."""
-    rows = TableCollection(counts(24, 8, seed=3), [f"item{k}" for k in range(24)], [("ab"[k % 2],) for k in range(24)])
+    rows = Collection.from_matrix(
+        counts(24, 8, seed=3), [f"item{k}" for k in range(24)], [("ab"[k % 2],) for k in range(24)]
+    )
     fit = fit_model(rows, n_groups=3, folds=2, n_jobs=1).result
     return index_of_fit(fit, None, "/made/up", FitOptions(modality="table")).with_map()
 

@@ -12,6 +12,7 @@ from sklearn.base import clone
 
 from bagwise import BagIndex, Bags, BagwiseError, Model, distributed, merge_words, runtime
 from bagwise._compat import Interval
+from bagwise._utils.records import Integer, Number, Record
 from bagwise._utils.validation import check_array
 from bagwise.app import FitOptions
 from bagwise.codebooks.normalizing import WordWeighting, normalize_rows
@@ -261,6 +262,12 @@ def test_numbers_beyond_floats():
 
 def numbers_of(kind):
     """The parameters of an estimator that take a number, with those that must not be passed."""
+    if issubclass(kind, Record):
+        for parameter, rule in kind.rules().items():
+            if isinstance(rule, (Integer, Number)):
+                wrong = [1.5] if isinstance(rule, Integer) else [10**400]
+                yield parameter, [*wrong, 2**70, rule.most + 1, -(2**70), "3", [3], float("nan"), np.datetime64("2020")]
+        return
     for parameter, constraints in kind._parameter_constraints.items():
         ranges = [one for one in constraints if isinstance(one, Interval)] if isinstance(constraints, list) else []
         assert not any(one in (Integral, Real) for one in constraints), f"{parameter} has no bounds"

@@ -16,13 +16,14 @@ from unittest import SkipTest
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
 import bagwise
 from bagwise import Bags
+from bagwise.codebooks import LocalizedEncoder, SoftEncoder
 from bagwise.kernels import KERNELS
 from bagwise.merging.criteria import NAMED_CRITERIA, resolve_criterion
 
@@ -55,8 +56,8 @@ PARAMETERS = {
 VARIANTS = {
     "BagNormalizer": [{"steps": "l2"}, {"steps": ["power", "l2"], "power": 0.3}],
     "BagOfFeatures": [
-        {"assignment": "soft", "bandwidth": 0.5},
-        {"assignment": "localized", "n_neighbors": 2},
+        {"assignment": SoftEncoder(0.5)},
+        {"assignment": LocalizedEncoder(2)},
         {"assignment": "sparse", "normalize": "l2"},
         {"assignment": "vlad"},
     ],
@@ -94,7 +95,7 @@ def public_estimators():
         value.__name__: value
         for value in values
         if isinstance(value, type)
-        and issubclass(value, BaseEstimator)
+        and hasattr(value, "get_params")
         and hasattr(value, "fit")
         and not inspect.isabstract(value)
     }

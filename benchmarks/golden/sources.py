@@ -167,7 +167,7 @@ def _records() -> dict[str, Any]:
         "columns.csv": ("columns.csv", {"text": "Body", "label": "species", "id": "nr", "split": "fold"}),
         "columns.csv, found": "columns.csv",
         "semicolon.csv": ("semicolon.csv", {"encoding": "latin-1"}),
-        "headless.csv, named": ("headless.csv", {"modality": "records", "columns": ["text", "label"]}),
+        "headless.csv, named": ("headless.csv", {"modality": "records", "header": False, "text": "1", "label": "2"}),
         "bad.csv, skipped": ("bad.csv", {"on_error": "skip"}),
         "bad.csv": ("bad.csv", {"on_error": "raise"}),
         "bad.jsonl, skipped": ("bad.jsonl", {"on_error": "skip"}),

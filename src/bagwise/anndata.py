@@ -8,8 +8,8 @@ import numpy as np
 
 from bagwise.errors import BagwiseError
 from bagwise.merging.word_merger import WordMerger
-from bagwise.sources.columns import shortened
 from bagwise.sources.frames import anndata_matrix, frame_columns
+from bagwise.sources.roles import shortened
 
 __all__ = ["merge_genes"]
 

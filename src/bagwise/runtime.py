@@ -52,7 +52,7 @@ TOKENIZER = {"analyzer", "binary", "lowercase", "ngram_range", "stop_words", "st
 MOST_HEADER, MOST_CELLS, MOST_GROUPS, MOST_TABLE, MOST_WORDS = 1 << 22, 1 << 10, 1 << 20, 1 << 25, (1 << 31) - 1
 MOST_VOCABULARIES = 16
 NETWORK_SIZES = (2_939_120, 3_350_000)  # numbers of an embedded network, without and with its last convolution
-ASSIGNMENTS, MOST_NEIGHBORS = ("hard", "localized"), 1000  # how descriptors are assigned to words; most words of one
+MOST_NEIGHBORS = 1000  # words that a descriptor is assigned to
 MOST_PARTS = 1 << 20  # signs in a header that begin a value, or look so: these take memory
 DEEPEST, LONGEST_NAME = 64, 10_000  # lists and objects inside each other in a header; characters of a class
 # Token patterns that are loaded from any file: one or more of these characters, or a number of them; words with
@@ -107,7 +107,9 @@ class RuntimeModel:
         self.header, self.classes, self.n_groups = header, header["classes"], header["n_words"]
         self._d, self._merges = header["vocabulary_size"], tensors["merges"]
         self._sizes = header["vocabularies"] or [self._d]
-        how = header["assignment"] or [None] * len(self._sizes)
+        how = header["assignment"] or [{"name": "hard"}] * len(self._sizes)
+        fault = next(filter(None, map(assignment_fault, how)), "")
+        _check(not fault, f"its assignment {fault}")
         named = zip(codebook_names(self._sizes), how, strict=True)
         self._words = [_Words(tensors[name], one) for name, one in named if name in tensors]
         self._heads = {n: (tensors[f"head_{n}_coef"], tensors[f"head_{n}_intercept"]) for n in header["heads"]}
@@ -360,9 +362,9 @@ class RuntimeModel:
 class _Words:
     """A codebook, in the form in which near words are found fast, and how descriptors are assigned to words."""
 
-    def __init__(self, codebook: np.ndarray, how: dict[str, Any] | None = None) -> None:
+    def __init__(self, codebook: np.ndarray, how: dict[str, Any]) -> None:
         self.n_words, self._width = codebook.shape
-        self._how, self._codebook = how or {"name": "hard", "weighted": False}, codebook
+        self._how, self._codebook = how, codebook
         self._mean = codebook.mean(axis=0, dtype=np.float64).astype(np.float32)
         shifted = codebook - self._mean  # so that words far from the origin lose no digits
         self._norms, self._factors = np.einsum("ij,ij->i", shifted, shifted), -2 * shifted.T
@@ -373,7 +375,7 @@ class _Words:
         sound = values.ndim == 2 and values.shape[1] == self._width and np.all(np.abs(values) < LARGEST)
         _check(sound, f"Descriptors must be numbers below {LARGEST:g} of shape (M, {self._width}); got {values.shape}.")
         lengths = np.linalg.norm(values.astype(np.float64), axis=1)[:, np.newaxis]
-        if self._how["weighted"]:
+        if self._how.get("weighted"):
             values = (values / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)
         k = 1 if self._how["name"] == "hard" else min(self._how["n_neighbors"], self.n_words)
         words = np.empty((len(values), k), np.intp)
@@ -496,21 +498,19 @@ def codebook_names(vocabularies: Any) -> list[str]:
 
 def assignment_fault(entry: Any) -> str:
     """Return what is wrong with how descriptors are assigned to words; "" if nothing is."""
+    if entry == {"name": "hard"}:
+        return ""
     names = ("name", "n_neighbors", "sharpness", "weighted")
-    if not isinstance(entry, dict) or set(entry) != set(names):
-        return f"has {', '.join(names)}; got {entry!r:.100}."
-    name, n, sharpness, weighted = (entry[key] for key in names)
-    if not isinstance(name, str) or name not in ASSIGNMENTS:
-        return f"must be one of {', '.join(ASSIGNMENTS)}; got {name!r:.100}."
+    if not isinstance(entry, dict) or set(entry) != set(names) or entry["name"] != "localized":
+        return f"must be 'hard', or 'localized' with {', '.join(names[1:])}; got {entry!r:.100}."
+    _, n, sharpness, weighted = (entry[key] for key in names)
     if not _is_count(n, 1, MOST_NEIGHBORS):
         return f"must have n_neighbors from 1 to {MOST_NEIGHBORS}; got {n!r:.100}."
     number = isinstance(sharpness, (int, float)) and not isinstance(sharpness, bool)
-    if not number or not 0 < sharpness < LARGEST:
-        return f"must have a sharpness above 0 and below {LARGEST:g}; got {sharpness!r:.100}."
+    if not number or not 0 < sharpness <= LARGEST:
+        return f"must have a sharpness above 0, up to {LARGEST:g}; got {sharpness!r:.100}."
     if not isinstance(weighted, bool):
         return f"must have weighted true or false; got {weighted!r:.100}."
-    if name == "hard" and (n, sharpness, weighted) != (1, 1.0, False):
-        return "called hard has one neighbour, sharpness 1 and no weights."
     return ""
 
 
@@ -629,10 +629,7 @@ def _check_layout(header: dict[str, Any], forms: dict[str, tuple[str, tuple[int,
     how = header["assignment"]
     if how is not None:
         _check(isinstance(how, list) and len(how) == len(parts or [d]), f"its assignment cannot be {how!r:.200}.")
-        fault = next(filter(None, map(assignment_fault, how)), "")
-        _check(
-            not fault and "codebook" in forms, f"its assignment {fault or 'is for codebooks, of which it has none.'}"
-        )
+        _check("codebook" in forms, "its assignment is for codebooks, of which it has none.")
     pairs = all(isinstance(grid, list) and len(grid) == 2 and all(_is_count(k, 1) for k in grid) for grid in grids)
     cells = sum(rows * columns for rows, columns in grids) if pairs else 0
     seen = "codebook" in forms and 1 < cells <= min(MOST_CELLS, MOST_TABLE // d)

@@ -8,7 +8,7 @@ from sklearn.linear_model import RidgeClassifier
 
 from bagwise.baselines.linear import ConfidenceWeightedClassifier
 from bagwise.codebooks.bag_of_features import BagOfFeatures
-from bagwise.codebooks.encoders import ASSIGNMENTS
+from bagwise.codebooks.encoders import ENCODERS
 from bagwise.codebooks.kmeans import kmeans
 from bagwise.codebooks.manifold.manifold_bag_of_features import ManifoldBagOfFeatures
 from bagwise.descriptors.color import ColorCells
@@ -16,9 +16,9 @@ from bagwise.descriptors.hog_lbp import HogLbp
 from bagwise.descriptors.lbp import LBPD5, LocalBinaryPatterns
 from bagwise.descriptors.sift import ColorSIFT
 from bagwise.merging.compact import CompactClassifier
-from bagwise.merging.constrained import MergedPairs, MergedSums, merge_allowed
+from bagwise.merging.engine import merge_scoring
 from bagwise.merging.merge import merge_words
-from bagwise.merging.scoring import Information, WeightLoss
+from bagwise.merging.scoring import WeightLoss
 from bagwise.merging.searches.ratios import SEARCHES
 from bagwise.merging.sketching.sketch_merger import SketchMerger
 from bagwise.merging.word_merger import WordMerger
@@ -58,9 +58,7 @@ def _merge() -> None:
     merge_words(X, y, store="sparse")
     for criterion in ("mme", "aib", "clusters", "mmi", "lpp"):
         merge_words(X, y, criterion=criterion)
-    merge_allowed(MergedPairs(X[:, :8].copy(), X[:, :8].copy()), np.array([[0, 1]]), n_groups=2)
-    for scoring in (WeightLoss(X[0], X[:2].T), Information(X.T)):
-        merge_allowed(MergedSums(scoring, scoring.states), np.array([[0, 1]]), n_groups=2)
+    merge_scoring(WeightLoss(X[0], X[:2].T), "classifier")
     for labels in (y, np.arange(8) % 3):
         CompactClassifier(RidgeClassifier(), n_groups=3).fit(X, labels)
     merge_words(X, y, kernel="chi2")
@@ -83,7 +81,7 @@ def _describe_and_encode() -> None:
     bags = ColorSIFT().transform(images)
     points = np.random.default_rng(0).normal(size=(1 << 16, 64)) * 0.9 ** np.arange(64)
     kmeans(points.astype(np.float32), 64, max_iter=1)  # as many as bounds of distances are computed for
-    for assignment in ASSIGNMENTS:
+    for assignment in ENCODERS:
         BagOfFeatures(4, assignment=assignment, random_state=0).fit(bags).transform(bags)
     for metric in ("hellinger", "chi2"):
         ManifoldBagOfFeatures(4, n_components=1, max_iter=1, metric=metric, random_state=0).fit(bags)

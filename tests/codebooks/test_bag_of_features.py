@@ -13,13 +13,13 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from bagwise import BagOfFeatures, Bags, BagwiseError
-from bagwise.codebooks import BagNormalizer, encode_bags, learn_codebook
+from bagwise.codebooks import BagNormalizer, LocalizedEncoder, SoftEncoder, encode_bags, learn_codebook
 from bagwise.codebooks import encoding as encoding_module
 
 ESTIMATORS = [
     BagOfFeatures(4, random_state=0, n_init=1),
-    BagOfFeatures(4, random_state=0, n_init=1, assignment="soft", bandwidth=0.5),
-    BagOfFeatures(4, random_state=0, n_init=1, assignment="localized", n_neighbors=2, pyramid=5),
+    BagOfFeatures(4, random_state=0, n_init=1, assignment=SoftEncoder(0.5)),
+    BagOfFeatures(4, random_state=0, n_init=1, assignment=LocalizedEncoder(2), pyramid=5),
     BagOfFeatures(4, random_state=0, n_init=1, assignment="sparse", normalize="l2"),
     BagOfFeatures(4, random_state=0, n_init=1, assignment="vlad"),
     BagOfFeatures(4, random_state=0, n_init=1, pyramid=21, normalize=("l1", "power")),
@@ -142,7 +142,7 @@ def test_what_every_estimator_refuses(estimator):
 
 def test_it_is_codebook_encoding_and_normalising():
     bags = make_bags()
-    options = {"assignment": "soft", "bandwidth": 0.7, "pooling": "sum", "pyramid": 8}
+    options = {"assignment": SoftEncoder(0.7), "pooling": "sum", "pyramid": 8}
     model = BagOfFeatures(5, random_state=3, normalize=("power", "l2"), **options).fit(bags)
     np.testing.assert_array_equal(model.codebook_, learn_codebook(bags, 5, random_state=3))
     expected = BagNormalizer(("power", "l2")).fit_transform(encode_bags(bags, model.codebook_, **options))
@@ -226,9 +226,9 @@ def test_in_a_pipeline():
         ({"pooling": "median"}, "pooling"),
         ({"pyramid": 4}, "is not a pyramid"),
         ({"normalize": "l3"}, "Unknown step: 'l3'"),
-        ({"bandwidth": 0}, "bandwidth"),
+        ({"assignment": SoftEncoder(0)}, "bandwidth"),
         ({"n_words": 0}, "n_words"),
-        ({"assignment": "vlad", "pooling": "max"}, "VLAD"),
+        ({"assignment": "vlad", "pooling": "max"}, "'vlad' add up"),
         ({"random_state": "lucky"}, "random_state"),
     ],
 )

@@ -154,7 +154,7 @@ def test_empty_clusters_are_filled_with_bounds_as_without(small_blocks):
     centres = np.repeat(points[:30], 3, axis=0)  # two of three get no point
     found = []
     for prepared in (False, True):
-        problem = kmeans_module._Problem(points, None, False)
+        problem = kmeans_module.Problem(points, None, False)
         if prepared:
             problem.expect_iterations(90)
         found.append(problem.iterate(centres, 4, 0.0))

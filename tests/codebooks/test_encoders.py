@@ -1,18 +1,26 @@
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
+from sklearn.base import clone
 from sklearn.decomposition import sparse_encode
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from bagwise import Bags, BagwiseError
+from bagwise import BagOfFeatures, Bags, BagwiseError, Model, runtime
+from bagwise._utils.records import Number, parameter
 from bagwise._utils.threads import one_blas_thread
+from bagwise.codebooks import FewEncoder, LocalizedEncoder, SoftEncoder, SparseEncoder, assign_words, encode_bags
 from bagwise.codebooks import _kernels as kernels
-from bagwise.codebooks import assign_words, encode_bags, localized_codes, soft_codes, sparse_codes
 from bagwise.codebooks import distances as distances_module
 from bagwise.codebooks import encoders as encoders_module
 from bagwise.codebooks.distances import WordDistances
+from bagwise.codebooks.encoders import ENCODERS, Assigned, as_encoder
+from bagwise.descriptors import Patches
 
 
 def squared(values, codebook):
@@ -101,8 +109,8 @@ def test_soft_codes_are_their_definition(data, bandwidth):
     norms = np.sqrt(squared(values, words))
     expected = np.exp(-(norms - norms.min(axis=1, keepdims=True, initial=np.inf)) / bandwidth)
     expected /= expected.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(soft_codes(values, words, bandwidth), expected, rtol=1e-3, atol=1e-6)
-    single = soft_codes(values.astype(np.float32), words.astype(np.float32), bandwidth)
+    np.testing.assert_allclose(SoftEncoder(bandwidth).codes(values, words), expected, rtol=1e-3, atol=1e-6)
+    single = SoftEncoder(bandwidth).codes(values.astype(np.float32), words.astype(np.float32))
     assert single.dtype == np.float32
     np.testing.assert_allclose(single.sum(axis=1), 1, rtol=1e-5)
 
@@ -110,16 +118,16 @@ def test_soft_codes_are_their_definition(data, bandwidth):
 def test_bandwidth_goes_to_hard_assignment():
     rng = np.random.default_rng(1)
     values, words = rng.random((50, 5)), rng.random((7, 5))
-    codes = soft_codes(values, words, 1e-9)
+    codes = SoftEncoder(1e-9).codes(values, words)
     np.testing.assert_array_equal(codes.argmax(axis=1), assign_words(values, words))
     np.testing.assert_allclose(codes.max(axis=1), 1)
-    assert np.isfinite(soft_codes(values * 1e3, words, 1e-300)).all()
+    assert np.isfinite(SoftEncoder(1e-300).codes(values * 1e3, words)).all()
 
 
 @given(vectors_and_words(), st.integers(1, 12), st.sampled_from([0.1, 10.0]))
 def test_localized_codes_are_their_definition(data, n_neighbors, sharpness):
     values, words = (array.astype(float) for array in data)
-    codes = localized_codes(values, words, n_neighbors, sharpness)
+    codes = LocalizedEncoder(n_neighbors, sharpness).codes(values, words)
     assert codes.shape == (len(values), len(words))
     assert codes.nnz == len(values) * min(n_neighbors, len(words))
     assert codes.has_sorted_indices
@@ -152,7 +160,7 @@ def test_localized_codes_of_many_words_are_those_of_all_distances():
     apart = ((values[:, np.newaxis].astype(np.float64) - words) ** 2).sum(axis=2)
     near = np.sort(np.argpartition(apart, 10, axis=1)[:, :10], axis=1)
     weights = np.exp(-0.2 * (np.take_along_axis(apart, near, 1) - apart.min(axis=1, keepdims=True)))
-    codes = localized_codes(values, words, 10, 0.2)
+    codes = LocalizedEncoder(10, 0.2).codes(values, words)
     np.testing.assert_array_equal(codes.indices.reshape(900, 10), near)
     np.testing.assert_allclose(codes.data.reshape(900, 10), weights / weights.sum(axis=1, keepdims=True), rtol=1e-4)
 
@@ -161,7 +169,7 @@ def test_localized_codes_of_many_words_are_those_of_all_distances():
 def test_sparse_codes_are_optimal(data, penalty):
     values, words = (array.astype(float) for array in data)
     values /= np.maximum(np.linalg.norm(values, axis=1, keepdims=True), 1e-12)
-    codes = sparse_codes(values, words, penalty).toarray()
+    codes = SparseEncoder(penalty).codes(values, words, signed=True).toarray()
     lengths = np.linalg.norm(words, axis=1, keepdims=True)
     atoms = words / np.where(lengths > 0, lengths, 1)
     slopes = 2 * (values - codes @ atoms) @ atoms.T  # optimal: equal to penalty * sign(u), or no larger where u is 0
@@ -176,13 +184,13 @@ def test_sparse_codes_are_scikit_learns():
     values /= np.linalg.norm(values, axis=1, keepdims=True)
     atoms = words / np.linalg.norm(words, axis=1, keepdims=True)
     expected = sparse_encode(values, atoms, algorithm="lasso_lars", alpha=0.15 / 2)
-    np.testing.assert_allclose(sparse_codes(values, words, 0.15).toarray(), expected, atol=1e-4)
+    np.testing.assert_allclose(SparseEncoder().codes(values, words, signed=True).toarray(), expected, atol=1e-4)
 
 
 def test_codes_that_do_not_converge_are_reported(monkeypatch):
     monkeypatch.setattr(encoders_module, "_LASSO_STEPS", 1)
     with pytest.warns(ConvergenceWarning, match="2 vectors have not converged after 1 steps"):
-        sparse_codes(np.ones((2, 3)), np.eye(3), 0.05)
+        SparseEncoder(0.05).codes(np.ones((2, 3)), np.eye(3))
 
 
 def test_sparse_codes_of_words_that_are_alike():
@@ -190,7 +198,7 @@ def test_sparse_codes_of_words_that_are_alike():
     values, words = rng.random((60, 8)), rng.random((100, 8)) + 3
     values /= np.linalg.norm(values, axis=1, keepdims=True)
     for codebook in (words, words[rng.integers(0, 10, 100)]):
-        codes = sparse_codes(values, codebook, 0.02).toarray()
+        codes = SparseEncoder(0.02).codes(values, codebook, signed=True).toarray()
         atoms = codebook / np.linalg.norm(codebook, axis=1, keepdims=True)
         slopes = 2 * (values - codes @ atoms) @ atoms.T
         assert (abs(slopes) <= 0.02 + 1e-4).all()
@@ -206,7 +214,7 @@ def test_types():
         np.testing.assert_array_equal(assign_words(values, words.astype(dtype)), expected)
 
 
-@pytest.mark.parametrize("encode", [assign_words, soft_codes, localized_codes, sparse_codes])
+@pytest.mark.parametrize("encode", [assign_words, *(kind().codes for kind in ENCODERS.values())])
 def test_what_encoders_cannot_use(encode):
     with pytest.raises(BagwiseError, match="3 features, but the words of the codebook 2"):
         encode(np.ones((2, 3)), np.ones((4, 2)))
@@ -217,25 +225,91 @@ def test_what_encoders_cannot_use(encode):
 
 
 def test_what_parameters_must_be():
-    for encode, name in ((soft_codes, "bandwidth"), (localized_codes, "sharpness"), (sparse_codes, "penalty")):
+    for kind, name in ((SoftEncoder, "bandwidth"), (LocalizedEncoder, "sharpness"), (SparseEncoder, "penalty")):
         for wrong in (0, -1, np.inf, "much", None):
-            with pytest.raises(BagwiseError, match=name):
-                encode(np.ones((2, 3)), np.ones((4, 3)), **{name: wrong})
-    with pytest.raises(BagwiseError, match="n_neighbors"):
-        localized_codes(np.ones((2, 3)), np.ones((4, 3)), 0)
+            with pytest.raises(BagwiseError, match=f"^{name} of {kind.__name__} must be a number above 0"):
+                kind(**{name: wrong}).codes(np.ones((2, 3)), np.ones((4, 3)))
+            with pytest.raises(BagwiseError, match=f"^{name} of {kind.__name__} must be a number above 0"):
+                BagOfFeatures(2, assignment=kind(**{name: wrong})).fit([])
+    with pytest.raises(BagwiseError, match="n_neighbors of LocalizedEncoder must be an integer from 1 to 1000; got 0"):
+        LocalizedEncoder(0).codes(np.ones((2, 3)), np.ones((4, 3)))
     with pytest.raises(BagwiseError, match="does not fit float32"):
         assign_words(np.full((1, 2), 1e30, np.float32), np.ones((2, 2), np.float32))
     with pytest.raises(BagwiseError, match="The codebook is so large"):
         assign_words(np.ones((1, 2)), np.array([[1e200, 0], [0, 0]]))
 
 
-def test_options_of_encoders():
-    bags = Bags.from_list([[[0.0], [1.0]]])
-    codebook = [[0.0], [1.0], [5.0]]
-    for assignment in ("hard", "vlad"):  # options of other assignments are ignored
-        np.testing.assert_array_equal(
-            encode_bags(bags, codebook, assignment=assignment, bandwidth=3.0, penalty=1.0),
-            encode_bags(bags, codebook, assignment=assignment),
-        )
-    with pytest.raises(BagwiseError, match="Did you mean 'bandwidth'"):
-        encode_bags(bags, codebook, assignment="soft", bandwith=1.0)
+def test_names_mappings_and_encoders_are_the_same():
+    bags, words = Bags.from_list([[[0.0], [1.0]], [[0.4]]]), [[0.0], [1.0], [5.0]]
+    for name, kind in ENCODERS.items():
+        made = kind()
+        assert as_encoder(name) == as_encoder(made.to_dict()) == as_encoder(made) == made
+        assert len({as_encoder(name), made}) == 1
+        found = encode_bags(bags, words, assignment=name)
+        np.testing.assert_array_equal(found, encode_bags(bags, words, assignment=made))
+    for wrong in ("hart", None, 3, {}, {"name": ["soft"]}, {"bandwidth": 1.0}):
+        with pytest.raises(BagwiseError, match=r"Unknown assignment: .*Accepted: 'hard', .*, or an encoder"):
+            as_encoder(wrong)
+    with pytest.raises(
+        BagwiseError, match=r"Unknown parameter of soft assignment: 'bandwith'. Did you mean 'bandwidth'"
+    ):
+        as_encoder({"name": "soft", "bandwith": 1.0})
+    with pytest.raises(BagwiseError, match="bandwidth of SoftEncoder must be"):
+        as_encoder({"name": "soft", "bandwidth": "wide"})
+
+
+def test_parameters_of_an_encoder_are_searched_like_those_of_estimators():
+    model = BagOfFeatures(2, assignment=LocalizedEncoder(3), random_state=0)
+    assert model.get_params()["assignment__n_neighbors"] == 3
+    other = clone(model).set_params(assignment__n_neighbors=1, assignment__sharpness=2.0)
+    assert other.assignment == LocalizedEncoder(1, 2.0)
+    assert model.assignment == LocalizedEncoder(3)
+
+
+@dataclass(repr=False, unsafe_hash=True)
+class Ends(FewEncoder):
+    """Half to the nearest word and half to the farthest: an encoder that only this file knows."""
+
+    name: ClassVar[str] = "ends"
+    pooling: ClassVar[str] = "sum"
+
+    share: float = parameter(0.5, Number())
+
+    @property
+    def n_entries(self):
+        return 2
+
+    def assign(self, values):
+        for rows, distances in self.distances.blocks(values):
+            words = np.stack([distances.argmin(axis=1), distances.argmax(axis=1)], axis=1)
+            weights = np.tile([1 - self.share, self.share], (len(words), 1)).astype(self.codebook.dtype)
+            yield rows, Assigned(words, weights, np.sqrt(distances.min(axis=1)).astype(np.float32))
+
+
+def test_an_entry_is_all_that_a_new_encoder_needs(monkeypatch, tmp_path):
+    """From Python and from the command line, by a descriptor that takes it; nothing else is touched."""
+    monkeypatch.setitem(ENCODERS, "ends", Ends)
+    bags, words = Bags.from_list([[[0.0], [1.0]], [[0.4]]]), [[0.0], [1.0], [5.0]]
+    np.testing.assert_allclose(encode_bags(bags, words, assignment="ends"), [[0.5, 0.5, 1], [0.5, 0, 0.5]])
+    model = BagOfFeatures(2, assignment=Ends(0.25), random_state=0, sparse_output=False).fit(bags)
+    np.testing.assert_allclose(model.transform(bags).sum(axis=1), [2, 1])
+
+    monkeypatch.setattr(Patches, "assignment", {"name": "ends", "share": 0.25})
+    random = np.random.default_rng(0)
+    for name, scale in (("calm", 8), ("rough", 90)):
+        (tmp_path / "images" / name).mkdir(parents=True)
+        for k in range(8):
+            pixels = np.clip(random.normal(128, scale, (24, 20)), 0, 255).astype(np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "images" / name / f"{k}.png")
+    path = tmp_path / "model.bagwise"
+    options = ["--descriptor", "patches", "--words", 6, "--groups", 2, "--folds", 2, "--no-report"]
+    import commands  # needs jsonschema
+
+    commands.bagwise("fit", tmp_path / "images", "--out", path, *options)
+    assert Model.load(path).assignment == (Ends(0.25),)
+    assert "rough" in commands.bagwise("predict", path, tmp_path / "images" / "rough" / "0.png")
+    with pytest.raises(runtime.ModelFileError, match="must be 'hard', or 'localized' with"):
+        runtime.load(path)
+    monkeypatch.delitem(ENCODERS, "ends")
+    with pytest.raises(BagwiseError, match="Unknown assignment: 'ends'"):
+        Model.load(path)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bagwise import Bags, BagwiseError
-from bagwise.codebooks import assign_words, encode_bags, localized_codes, resolve_pyramid, soft_codes, sparse_codes
+from bagwise.codebooks import LocalizedEncoder, SoftEncoder, SparseEncoder, assign_words, encode_bags, resolve_pyramid
 from bagwise.codebooks import encoding as encoding_module
 from bagwise.codebooks.pyramids import PYRAMIDS, cell_names, cell_numbers, n_cells
 
@@ -22,11 +22,11 @@ def codes_of(values, codebook, assignment):
     if len(values) == 0:
         return np.zeros((0, len(codebook) * (codebook.shape[1] if assignment == "vlad" else 1)))
     if assignment == "soft":
-        return soft_codes(values, codebook)
+        return SoftEncoder().codes(values, codebook)
     if assignment == "localized":
-        return localized_codes(values, codebook).toarray()
+        return LocalizedEncoder().codes(values, codebook).toarray()
     if assignment == "sparse":
-        return abs(sparse_codes(values, codebook)).toarray()
+        return SparseEncoder().codes(values, codebook).toarray()
     words = assign_words(values, codebook)
     if assignment == "hard":
         return np.eye(len(codebook))[words]
@@ -68,7 +68,7 @@ def test_encoding_is_pooling_of_codes(assignment, pooling, pyramid):
     rng = np.random.default_rng(0)
     bags, codebook = random_bags(rng, [5, 0, 17, 1, 8], dtype=np.float64), rng.random((6, 3))
     if assignment == "vlad" and pooling == "max":
-        with pytest.raises(BagwiseError, match="VLAD"):
+        with pytest.raises(BagwiseError, match="Codes of 'vlad' add up"):
             encode_bags(bags, codebook, assignment=assignment, pooling=pooling)
         return
     options = {"assignment": assignment, "pooling": pooling, "pyramid": pyramid}

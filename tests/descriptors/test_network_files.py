@@ -11,9 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from bagwise import BagwiseError, runtime_network
-from bagwise.app.model.parts import DescriptorRecord
 from bagwise.descriptors import NetworkFeatures, network_files, networks
-from bagwise.descriptors.base import settings_of
 from bagwise.descriptors.networks import input_size
 from bagwise.runtime_network import NetworkError
 
@@ -201,7 +199,7 @@ def test_the_hash_is_that_of_the_file(saved, tmp_path):
     assert described.identity()["sha256"] == digest
     assert described.identity()["name"] == "net.onnx"
     copy = NetworkFeatures(saved(network(), "copy.onnx"), side=64)
-    assert settings_of(copy) == settings_of(described)
+    assert copy.parameters == described.parameters
     expected = described.transform([image()])
     n_files = len(list((tmp_path / "cache").rglob("*.arrays")))
     np.testing.assert_array_equal(
@@ -221,15 +219,15 @@ def test_a_file_that_was_replaced_is_read_again(saved):
 
 def test_models_never_open_a_path_of_their_own(saved):
     described = NetworkFeatures(saved(network()), side=64)
-    record = DescriptorRecord.of(described)
-    assert record.parameters["network"] == f"sha256:{described.identity()['sha256']}"
-    assert "net.onnx" not in json.dumps(record.parameters)
-    restored = record.build()
+    parameters = described.parameters
+    assert parameters["network"] == f"sha256:{described.identity()['sha256']}"
+    assert "net.onnx" not in json.dumps(parameters)
+    restored = NetworkFeatures.from_parameters(parameters)
     with pytest.raises(BagwiseError, match="Name its ONNX file"):
         restored.transform([image()])
     again = restored.with_network(described.network)
     np.testing.assert_array_equal(again.describe(image())[0], described.describe(image())[0])
-    assert DescriptorRecord.of(again) == record
+    assert again.parameters == parameters
     with pytest.raises(BagwiseError, match=r"other\.onnx' is another network: sha256:.* is needed, got sha256:"):
         restored.with_network(saved(network(skipped=1, kind="tokens"), "other.onnx"))
     with pytest.raises(BagwiseError, match=r"Only the tensors of efficientnet-lite0 can be taken out"):
@@ -239,10 +237,10 @@ def test_models_never_open_a_path_of_their_own(saved):
 def test_preprocessing_is_recorded_as_it_was(saved, tmp_path):
     path = saved(network())
     (tmp_path / "preprocessor_config.json").write_text('{"size": 96, "image_mean": [0, 0, 0]}')
-    record = DescriptorRecord.of(NetworkFeatures(path))
+    recorded = NetworkFeatures.from_parameters(NetworkFeatures(path).parameters)
     (tmp_path / "preprocessor_config.json").unlink()
-    assert record.build().with_network(path).identity()["preprocessing"]["side"] == 96
-    assert record.build().with_network(path).identity()["preprocessing"]["mean"] == [0, 0, 0]
+    assert recorded.with_network(path).identity()["preprocessing"]["side"] == 96
+    assert recorded.with_network(path).identity()["preprocessing"]["mean"] == [0, 0, 0]
 
 
 # Weights in other files

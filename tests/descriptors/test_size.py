@@ -16,7 +16,7 @@ from bagwise.descriptors import (
     LocalBinaryPatterns,
     Patches,
 )
-from bagwise.descriptors.describing import describe_items
+from bagwise.descriptors.base import describe_items
 from bagwise.descriptors.images import shrink
 from bagwise.sources.media import shrunk_size
 

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bagwise._utils.text import count, how_many
 from bagwise.app.report.markdown import escaped
-from bagwise.display.texts import clean, count, number, one_line, percent, percent_of, plain, plural, seconds
+from bagwise.display.texts import clean, number, one_line, percent, percent_of, plain, seconds
 
 TURNING = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
 
@@ -60,7 +61,7 @@ def test_numbers_for_people():
     assert percent(0.1825).replace("\u202f", " ") == "18.2 %"
     assert [percent(x)[:-2] for x in (0, 1e-9, 0.9999, 1)] == ["0.0", "<0.1", ">99.9", "100.0"]
     assert percent_of(1, 0) == "–"
-    assert [count(9999), count(10000)] == ["9999", "10,000"]
-    assert [plural(1, "class"), plural(2, "class"), plural(0, "word")] == ["1 class", "2 classes", "0 words"]
+    assert [count(999), count(1000)] == ["999", "1,000"]
+    assert [how_many(1, "classes"), how_many(2, "classes"), how_many(0, "words")] == ["1 class", "2 classes", "0 words"]
     assert number(-1.5) == "−1.5"
     assert [plain(True), plain(3), plain(0.25), plain("x")] == ["yes", "3", "0.25", "x"]

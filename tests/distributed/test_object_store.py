@@ -12,6 +12,7 @@ from bagwise.app.options import FitOptions
 from bagwise.app.training.items import open_source
 from bagwise.distributed.executors import LocalExecutor, executor_of
 from bagwise.sources import archives, shards
+from bagwise.sources.places import list_place
 from commands import as_json
 from model_cases import saved
 from object_store import served, write_shards
@@ -63,7 +64,7 @@ def test_workers_list_shards(client, store, folder, pattern, only_there, monkeyp
 
 def test_what_a_worker_sends_is_small(folder):
     listing = shards._Listing(frozenset([".png"]), True, open_collection(folder).limits)
-    (whole,) = shards.as_shards(folder, listing.limits).parts(1)
+    (whole,) = shards.shards_of_listing(list_place(folder)).parts(1)
     n_items = N_SHARDS * N_EACH
     assert len(pickle.dumps(listing(whole))) < n_items * 40 + N_SHARDS * 600
 

@@ -141,14 +141,14 @@ def _use_bag_index(path):
 def _use_item_index(path):
     from bagwise.app import ItemIndex
     from bagwise.app.index.index_words import IndexedWords
-    from bagwise.sources import TableCollection
+    from bagwise.sources import Collection
 
     found = ItemIndex.load(path)
     if len(found):
         found.similar(0, 2)
         words = np.ones((1, found.model.n_cells * found.model.hierarchy.n_words))
         found.search(words, 2)
-        found.remove(found.ids[:1]).add(TableCollection(words, ["new"], [("label",)]), words)
+        found.remove(found.ids[:1]).add(Collection.from_matrix(words, ["new"], [("label",)]), words)
     IndexedWords.of(found)
     if found.map is not None:
         found.map.to_parts()

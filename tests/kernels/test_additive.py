@@ -7,8 +7,8 @@ from sklearn.svm import SVC
 
 from bagwise import BagwiseError, kernels
 from bagwise._utils.devices import to_device, to_host
+from bagwise.gpu.kernels import array_kernel
 from bagwise.kernels import KERNELS, additive_kernel
-from bagwise.kernels.additive import _array_kernel
 
 
 def one_word(kernel, x, z):
@@ -105,10 +105,10 @@ def test_kernels_by_an_array_module(xp, kernel, dtype):
     tolerance = {"rtol": 3e-6, "atol": 1e-7} if dtype == np.float32 else {"rtol": 1e-12, "atol": 1e-15}
     for other in (Y, None):
         given = (None if array is None else to_device(array, xp) for array in (X, other))
-        found = _array_kernel(xp, *given, kernel)
+        found = array_kernel(xp, *given, kernel)
         assert found.dtype == dtype
         np.testing.assert_allclose(to_host(found), additive_kernel(X, other, kernel), **tolerance)
-    assert _array_kernel(xp, to_device(X[:0], xp), to_device(Y, xp), kernel).shape == (0, 131)
+    assert array_kernel(xp, to_device(X[:0], xp), to_device(Y, xp), kernel).shape == (0, 131)
 
 
 @pytest.mark.cuda

@@ -27,7 +27,7 @@ def tries(file, limits):
     # without a pipe: the program is there, but opens nothing, not even its libraries
     ended = os.waitstatus_to_exitcode(os.waitpid(os.posix_spawn(sys.executable, [sys.executable, "-c", ""], {}), 0)[1])
     content = np.frombuffer(file.read(), np.uint8)
-    return {"came": came, "program": ended, "process": os.getpid(), "content": content}
+    yield from {"came": came, "program": ended, "process": os.getpid(), "content": content}.items()
 
 
 def endless(file, limits):
@@ -45,7 +45,7 @@ def waits(file, limits):
 def takes_memory(file, limits, n_bytes):
     """Take as much memory as is said."""
     bytearray(n_bytes)
-    return {}
+    return ()
 
 
 def dies(file, limits):
@@ -55,14 +55,20 @@ def dies(file, limits):
 
 
 def floods(file, limits, n_bytes):
-    """Return more than there is memory for."""
-    return {"values": np.zeros(n_bytes, np.uint8)}
+    """Yield more than there is memory for."""
+    yield "values", np.zeros(n_bytes, np.uint8)
 
 
-def returns(file, limits):
-    """Return arrays of several types and shapes, and values that JSON can hold."""
+def values(file, limits):
+    """Yield arrays of several types and shapes, and values that JSON can hold."""
     arrays = {"none": np.empty((0, 3)), "one": np.array(2, np.float32), "some": np.arange(6).reshape(2, 3).T}
-    return {**arrays, "large": np.ones(1 << 20, ">i4"), "name": "é", "list": [1, None]}
+    yield from {**arrays, "large": np.arange(9 << 20, dtype=">i4"), "name": "é", "list": [1, None]}.items()
+
+
+def fails_late(file, limits):
+    """Yield an array, and fail."""
+    yield "some", np.arange(3)
+    raise OSError("the next one is damaged")
 
 
 def raises(file, limits):

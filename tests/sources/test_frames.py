@@ -3,7 +3,6 @@
 import pickle
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -101,36 +100,6 @@ def test_images_and_classes_of_hugging_face():
     np.testing.assert_array_equal(opened[-1].load(), pixels[5])
 
 
-@dataclass
-class ClassLabel:
-    """As that of Hugging Face."""
-
-    names: list[str]
-
-
-class Rows:
-    """A data set with the interface of Hugging Face, without the package."""
-
-    def __init__(self, columns, features):
-        self._columns, self.features = columns, features
-
-    @property
-    def column_names(self):
-        return list(self._columns)
-
-    def __len__(self):
-        return len(next(iter(self._columns.values())))
-
-    def __getitem__(self, key):
-        return self._columns[key] if isinstance(key, str) else {k: v[key] for k, v in self._columns.items()}
-
-    def select_columns(self, names):
-        return Rows({name: self._columns[name] for name in names}, self.features)
-
-    def with_format(self, format):
-        return self
-
-
 class Stream:
     """As a data set of Hugging Face that is read from the net, row by row."""
 
@@ -146,14 +115,17 @@ def test_streams_are_not_read():
 
 
 def test_missing_and_several_classes():
-    columns = {"text": ["a", "b", "c"], "kind": [1, -1, 0]}
-    opened = open_collection(Rows(columns, {"text": None, "kind": ClassLabel(["no", "yes"])}))
-    assert opened.label_sets == [("yes",), (), ("no",)]
-    several = {"text": ["a", "b"], "kind": [[0, 1], []]}
-    opened = open_collection(Rows(several, {"text": None, "kind": SimpleNamespace(feature=ClassLabel(["no", "yes"]))}))
-    assert opened.label_sets == [("no", "yes"), ()]
-    with pytest.raises(BagwiseError, match="has the class 7, but there are 2 names"):
-        open_collection(Rows({"text": ["a"], "kind": [7]}, {"text": None, "kind": ClassLabel(["no", "yes"])}))
+    hub = pytest.importorskip("datasets")
+    kind = hub.ClassLabel(names=["no", "yes"])
+
+    def opened(kinds, feature):
+        columns = {"text": list("abc")[: len(kinds)], "kind": kinds}
+        return open_collection(
+            hub.Dataset.from_dict(columns, features=hub.Features(text=hub.Value("string"), kind=feature))
+        )
+
+    assert opened([1, -1, 0], kind).label_sets == [("yes",), (), ("no",)]
+    assert opened([[0, 1], []], hub.Sequence(kind)).label_sets == [("no", "yes"), ()]
 
 
 def test_names_of_rows_and_missing_values_of_pandas():
@@ -197,16 +169,24 @@ def test_a_model_of_a_table_takes_tables_with_more_columns():
 @pytest.mark.parametrize(
     ("source", "options", "error"),
     [
-        ({"text": ["a"]}, {"text": "gone"}, "dict has no column 'gone'; there are 'text'"),
+        ({"text": ["a"]}, {"text": "gone"}, "dict cannot be used: there is no column 'gone'; there are 'text'"),
         ({"text": ["a"]}, {"colour": 1}, "Unknown option of a table in memory: 'colour'"),
         ({"text": ["a"]}, {"modality": "images"}, "Choose one by image="),
         ({"text": ["a"]}, {"modality": "videos"}, "modality of a table in memory"),
         ({"text": ["a"]}, {"layer": "x"}, "layer= is for AnnData"),
         ({"a": [1.0]}, {"modality": "table", "text": "a"}, "text= is not for table"),
-        ({"a": [1.0, None], "b": [1, 2]}, {}, "'a' has missing values, or is of the type float, not numbers"),
-        (pd.DataFrame({"a": [1.0, None], "b": [1, 2]}), {}, "row 1, column 0 is nan"),
+        (
+            {"a": [1.0, None], "b": [1, 2]},
+            {},
+            "1 number is missing, in 1 row and the column 'a'; the first is in row 2",
+        ),
+        (
+            pd.DataFrame({"a": [1.0, None], "b": [1, 2]}),
+            {},
+            "and the column 'a'; the first is in row 2, .*missing='median'",
+        ),
         ({"a": ["one text", "two texts"], "b": [1, 2]}, {}, "choose them by text='a'"),
-        ({"a": [[1], [2, 3]], "b": [1, 2]}, {}, "of the type list, not numbers"),
+        ({"a": [[1], [2, 3]], "b": [1, 2]}, {}, r"column 'a' is list.*, not numbers"),
         ({"a": [1], "b": [1, 2]}, {}, "1 and 2 rows"),
         ({"a": [], "b": []}, {}, "0 rows"),
         ({}, {}, "there are none"),
@@ -214,7 +194,7 @@ def test_a_model_of_a_table_takes_tables_with_more_columns():
         ({"text": ["a", "b"], "id": ["x", "x"]}, {"id": "id"}, "2 items with the id 'x'"),
         ({"text": ["a"] * 5}, {"limits": Limits(rows=4)}, "limit rows is 4"),
         ({"a": [1] * 5}, {"limits": Limits(rows=4)}, "limit rows is 4"),
-        ({"a": [1, 2], "label": [["x"], ["y"]]}, {}, "rows of a table have one label"),
+        ({"a": [1, 2], "label": [["x"], ["y"]]}, {}, "has lists, but a row has one label"),
         (["a", "b"], {}, "got list"),
         (7, {}, "got int"),
     ],
@@ -243,10 +223,10 @@ def test_images_that_cannot_be_read_are_named(value, error):
         opened[0].load()
 
 
-def test_a_text_that_is_none_is_named():
-    opened = open_collection({"text": ["a", 7]}, text="text")
-    with pytest.raises(ItemError, match=r"'1'.*not a string but int"):
-        opened[1].load()
+def test_texts_of_several_types_are_strings():
+    assert [text for _, text in open_collection({"text": ["a", 7, None]}).load()] == ["a", "7", ""]
+    with pytest.raises(BagwiseError, match="column 'text' holds values that are no strings or numbers"):
+        open_collection({"text": ["a", object()]}, text="text")
 
 
 def test_lazy_frames_are_not_collected():
@@ -297,7 +277,10 @@ def test_annotated_data(library):
     assert opened.ids[:2] == ["cell0", "cell1"]
     (note,) = open_collection(data).notes
     assert "'cell_type'" in note
-    for options, error in (({"label": "gone"}, "obs has no column 'gone'"), ({"layer": "gone"}, "are 'counts'")):
+    for options, error in (
+        ({"label": "gone"}, "in obs there is no column 'gone'"),
+        ({"layer": "gone"}, "are 'counts'"),
+    ):
         with pytest.raises(BagwiseError, match=error):
             open_collection(data, **options)
     model = fit_model(data, label="cell_type", layer="counts", n_groups=10, folds=0)

@@ -1,6 +1,7 @@
 """The process that reads files for which no library is trusted: what it cannot do, and how it ends."""
 
 import io
+import json
 import os
 import subprocess
 import sys
@@ -45,11 +46,11 @@ def call(task, content, seconds=300.0, memory=MEMORY, **arguments):
 
 
 def test_arrays_and_values_come_back(content):
-    came, expected = call("returns", content), guarded_tasks.returns(None, None)
+    came, expected = call("values", content), dict(guarded_tasks.values(None, None))
     assert set(came) == set(expected)
     for name, value in expected.items():
         if isinstance(value, np.ndarray):
-            assert (came[name].dtype, came[name].shape) == (value.dtype, value.shape)
+            assert (came[name].dtype, came[name].shape) == (value.dtype.newbyteorder("="), value.shape)
             np.testing.assert_array_equal(came[name], value)
         else:
             assert came[name] == value
@@ -90,24 +91,47 @@ def test_an_answer_larger_than_the_memory_is_not_received(content, monkeypatch):
     try:
         asked = {"task": "guarded_tasks:floods", "arguments": {"n_bytes": 1 << 20}, "limits": {}, "names": ""}
         helper.send(asked | {"size": 0})
-        assert helper.receive(1 << 19) is None
+        assert helper.receive(None, 1 << 19) == ({}, None)
         assert helper.ending() == "it sent what was not expected"
     finally:
         helper.end()
 
 
-@pytest.mark.parametrize("about", [["O", [1]], ["<f8", [-1]], ["<f8", [1 << 60]]])
-def test_arrays_that_could_not_have_been_sent_are_not_received(about):
+@pytest.mark.parametrize(
+    ("dtype", "shape", "piece"),
+    [("O", [1], 8), ("<f8", [-1], 8), ("<f8", [1 << 60], 8), ("<f8", [1], 16), ("<f8", [1], -8), ("<f8", [1], 0)],
+)
+def test_arrays_that_could_not_have_been_sent_are_not_received(dtype, shape, piece):
     """A process in which a library has been taken over may send anything."""
     helper = guarded._Helper(("email",), MEMORY)
     try:
         pipe = io.BytesIO()
-        guarded._write(pipe, {"arrays": {"values": about}})
+        guarded._write(pipe, {"name": "values", "array": dtype, "shape": shape})
+        guarded._write(pipe, {"piece": piece})
         helper.process.stdout.close()
-        helper.process.stdout = io.BytesIO(pipe.getvalue() + bytes(8))
-        assert helper.receive(MEMORY) is None
+        helper.process.stdout = io.BytesIO(pipe.getvalue() + bytes(32))
+        assert helper.receive(None, MEMORY)[1] is None
     finally:
         helper.end()
+
+
+@pytest.mark.parametrize(
+    "message",
+    [{}, [1], [[1]], {"read": [1]}, {"piece": "x"}, {"value": 1}, {"name": "x", "array": "garbage", "shape": [1]}],
+)
+def test_messages_that_no_task_sends_are_an_error(message, content, monkeypatch):
+    text = json.dumps(message).encode()
+    sent = len(text).to_bytes(8, "little") + bytes(8) + text
+    monkeypatch.setattr(guarded, "_PROGRAM", f"import os, sys; os.write(1, {sent!r}); sys.stdin.buffer.read()")
+    monkeypatch.setattr(guarded, "_ENDING", 0.01)
+    with pytest.raises(BagwiseError, match=r"the library failed to read it \(it sent what was not expected\)"):
+        call("values", content, memory=MEMORY + 1)  # no process waits for that
+
+
+def test_what_fails_after_values_came_is_an_error(content):
+    with pytest.raises(BagwiseError, match=r"the library failed to read it \(OSError: the next one is damaged\)"):
+        call("fails_late", content)
+    assert call("values", content)["name"] == "é"
 
 
 def test_a_process_that_dies_is_an_error(content):

@@ -53,8 +53,12 @@ def _write_sparse(group, matrix, dtype=None):
 
 def read(path, limits=None, **options):
     """Read a file as the other process does, in this one."""
+    chosen = dict.fromkeys(("label", "id", "split", "layer")) | options
     with open(path, "rb") as file:
-        parts = h5ad.read_parts(file, limits or Limits(), **dict.fromkeys(("label", "id", "split", "layer")) | options)
+        parts = {
+            name: value[()] if isinstance(value, h5py.Dataset) else value
+            for name, value in h5ad.read_parts(file, limits or Limits(), **chosen)
+        }
     return h5ad._table(parts)
 
 
@@ -179,7 +183,7 @@ def large_chunks(file):
         (lambda file: file["obs"].attrs.modify("_index", "gone"), {}, "'gone' is missing"),
         (lambda file: file.pop("X"), {}, "no matrix X. Choose a layer by layer=: 'counts', 'raw'"),
         (lambda file: file.pop("obs"), {}, "'obs' is missing"),
-        (lambda file: None, {"label": "gone"}, "obs has no column 'gone'"),
+        (lambda file: None, {"label": "gone"}, "in obs there is no column 'gone'"),
         (lambda file: None, {"layer": "gone"}, "no layer 'gone'; there are 'counts', 'raw'"),
     ],
 )

@@ -6,10 +6,10 @@ import warnings
 import pytest
 
 from bagwise.errors import BagwiseError
-from bagwise.sources import ItemError, SkippedItemsWarning
-from bagwise.sources.items import ItemIterator, ListItem, item_errors
+from bagwise.sources import Item, ItemError, SkippedItemsWarning
+from bagwise.sources.items import ItemIterator, item_errors, list_items
 
-ITEMS = [ListItem(f"item {k}", k) for k in range(23)]
+ITEMS = list_items(range(23), "item")
 
 
 def square(item):
@@ -86,12 +86,12 @@ def test_large_results_are_held_in_small_numbers(n_jobs):
                 taken.append(item.id)
                 yield item
 
-    items, ahead = Items(ListItem(str(k), k) for k in range(40)), {}
+    items, ahead = Items(list_items(range(40), "item")), {}
     for size in (0, most // 2 + 1, most + 1):
         taken.clear()
         ahead[size], found = 0, []
         how = {"n_jobs": n_jobs, "batch_size": 8, "size": lambda _, size=size: size}
-        iterator = ItemIterator(items, ListItem.load, "a list", **how)
+        iterator = ItemIterator(items, Item.load, "a list", **how)
         for batch in iterator:
             found += batch
             assert len(batch) == {0: 8, most // 2 + 1: 2, most + 1: 1}[size]

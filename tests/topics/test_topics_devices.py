@@ -8,7 +8,8 @@ import scipy.sparse as sp
 from scipy.special import digamma
 
 from bagwise import BagwiseError, LatentDirichlet
-from bagwise.topics.inference import Corpus, infer, to_counts
+from bagwise._utils.backends import backend
+from bagwise.topics.inference import infer, to_counts
 
 
 def documents(n=60, n_words=40, seed=0):
@@ -32,9 +33,10 @@ def by_formulas(X, weights, alpha, n_updates):
 def test_posteriors_are_those_of_the_formulas(device, n_topics):
     X, rng = documents(), np.random.default_rng(1)
     weights, alpha = rng.dirichlet(np.ones(40), n_topics).T.copy(), rng.random(n_topics) + 0.3
-    found = infer(X, weights, alpha, max_iter=5, tol=0.0, device=device)
+    place = backend("topics", device)
+    found = place.infer(X, weights, alpha, max_iter=5, tol=0.0)
     np.testing.assert_allclose(found.gamma, by_formulas(X, weights, alpha, 5), rtol=1e-8)
-    again = infer(X, weights, alpha, gamma=found.gamma, max_iter=3, tol=0.0, device=device)
+    again = place.infer(X, weights, alpha, gamma=found.gamma, max_iter=3, tol=0.0)
     np.testing.assert_allclose(again.gamma, by_formulas(X, weights, alpha, 8), rtol=1e-8)
     plain = infer(X, weights, alpha, max_iter=5, tol=0.0)
     for name in ("bounds", "expected", "ratios"):
@@ -53,7 +55,7 @@ def test_sums_over_documents():
     weights, alpha = rng.dirichlet(np.ones(40), 37).T.copy(), np.full(37, 0.5)
     sums = []
     for device in (None, "cuda"):
-        corpus = Corpus(X, device)
+        corpus = backend("topics", device).Corpus(X)
         posterior = corpus.infer(weights, alpha, None, 50, 1e-9, 1)
         sums.append(corpus.expected_counts(posterior.ratios, posterior.expected, weights))
     np.testing.assert_allclose(sums[1], sums[0], rtol=1e-6, atol=1e-9)

@@ -32,6 +32,10 @@ _PACKAGES |= {"abfs": "adlfs", "sftp": "paramiko", "ssh": "paramiko"}
 _PACKAGES |= dict.fromkeys(("http", "https"), "aiohttp and requests")
 
 
+# Tables of SQLite files, see `names_table`.
+_TABLE = re.compile(r"(?!\w+://).+\.(sqlite3?|db)::[^:/]+", re.DOTALL)
+
+
 def is_url(path: Any) -> bool:
     """Whether a path is a URL that is not of this machine: ``s3://…``, or a chain such as ``zip://a.jpg::s3://…``.
 
@@ -41,9 +45,14 @@ def is_url(path: Any) -> bool:
     if isinstance(path, Url):
         return True
     found = _URL.match(path) if isinstance(path, str) else None
-    if found is None or _is_local(path):
+    if found is None or _is_local(path) or names_table(path):
         return False
     return found[1] == "://" or not os.path.lexists(path)  # a file may be named a::b
+
+
+def names_table(path: str) -> bool:
+    """Whether a path names a table of an SQLite file of this machine, as in ``data.sqlite::table``."""
+    return _TABLE.fullmatch(path) is not None
 
 
 def _is_local(url: str) -> bool:
@@ -65,8 +74,8 @@ def as_place(path: Any, options: Mapping[str, Any] | None = None) -> Any:
 
 def absolute(path: str | os.PathLike[str]) -> str:
     """Return a path that holds in other folders, or a URL as messages show it."""
-    place = as_place(path)
-    return os.fspath(place) if isinstance(place, Url) else os.path.abspath(place)
+    location = as_place(path)
+    return os.fspath(location) if isinstance(location, Url) else os.path.abspath(location)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,15 +213,15 @@ def open_for_writing(path: Any) -> Iterator[BinaryIO]:
 
     What goes to a URL is written to a temporary file first, and uploaded when it is complete.
     """
-    place = as_place(path)
-    if not isinstance(place, Url):
-        with open_atomically(place) as file:
+    location = as_place(path)
+    if not isinstance(location, Url):
+        with open_atomically(location) as file:
             yield file
         return
     with tempfile.NamedTemporaryFile(prefix="bagwise-") as file:
         yield file  # type: ignore[misc]
         file.flush()
-        folder, name = Storage(place.beside("")), place.name
+        folder, name = Storage(location.beside("")), location.name
         folder.upload(name, file.name)
 
 
@@ -230,25 +239,25 @@ class Storage:
     (None, ['a/1'], b'x', False)
     """
 
-    place: Any
+    location: Any
 
     @classmethod
     def of(cls, path: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> Storage:
         """Return the storage of a folder, which need not exist yet."""
-        place = as_place(path, storage_options)
-        return cls(place if isinstance(place, Url) else Path(place).absolute())
+        location = as_place(path, storage_options)
+        return cls(location if isinstance(location, Url) else Path(location).absolute())
 
     def __str__(self) -> str:
-        return str(self.place)
+        return str(self.location)
 
     def write(self, name: str, content: bytes, *, private: bool = False) -> None:
         """Write a file; if `private`, a new one of this machine is for this user only."""
-        if isinstance(self.place, Path):
-            target = self.place / name
+        if isinstance(self.location, Path):
+            target = self.location / name
             try:
                 target.parent.mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                raise BagwiseError(f"{self.place} cannot be written as a folder: {error.strerror}.") from error
+                raise BagwiseError(f"{self.location} cannot be written as a folder: {error.strerror}.") from error
             write_atomically(target, content, private=private)
             return
         self._put(name, lambda system, path: system.pipe_file(path, content))
@@ -258,7 +267,7 @@ class Storage:
         self._put(name, lambda system, path: system.put_file(local, path))
 
     def _put(self, name: str, put: Callable[[Any, str], object]) -> None:
-        with storage_errors(f"{self.place} cannot be written: {name}"):
+        with storage_errors(f"{self.location} cannot be written: {name}"):
             system, path = self._at(name)
             if _puts_whole(system):
                 put(system, path)
@@ -275,13 +284,13 @@ class Storage:
 
     def read(self, name: str, most: int | None = None) -> bytes:
         """Read a file; an error if there is none, or if it has more than `most` bytes."""
-        if isinstance(self.place, Path):
+        if isinstance(self.location, Path):
             try:
-                self._check_size(name, (self.place / name).stat().st_size, most)
-                return (self.place / name).read_bytes()
+                self._check_size(name, (self.location / name).stat().st_size, most)
+                return (self.location / name).read_bytes()
             except OSError as error:
-                raise BagwiseError(f"{self.place / name} cannot be read: {error.strerror}.") from error
-        with storage_errors(f"{self.place}/{name}"):
+                raise BagwiseError(f"{self.location / name} cannot be read: {error.strerror}.") from error
+        with storage_errors(f"{self.location}/{name}"):
             system, path = self._at(name)
             system.invalidate_cache(path)  # others may have written it since it was listed
             if most is not None:
@@ -292,34 +301,34 @@ class Storage:
 
     def _check_size(self, name: str, size: int, most: int | None) -> None:
         if most is not None and size > most:
-            raise BagwiseError(f"{self.place}/{name} has {size:,} bytes; at most {most:,} are read.")
+            raise BagwiseError(f"{self.location}/{name} has {size:,} bytes; at most {most:,} are read.")
 
     def exists(self, name: str) -> bool:
         """Whether there is a file of this name."""
-        if isinstance(self.place, Path):
-            return (self.place / name).is_file()
-        with storage_errors(f"{self.place}/{name}"):
+        if isinstance(self.location, Path):
+            return (self.location / name).is_file()
+        with storage_errors(f"{self.location}/{name}"):
             system, path = self._at(name)
             system.invalidate_cache()
             return system.isfile(path)
 
     def names(self) -> list[str]:
         """Return the names of all files, sorted; none if the folder does not exist."""
-        if isinstance(self.place, Path):
-            if self.place.exists() and not self.place.is_dir():
-                raise BagwiseError(f"{self.place} is a file, and no folder. Give another name.")
-            files = [path for path in self.place.rglob("*") if path.is_file() and not path.name.endswith(".part")]
-            return sorted(path.relative_to(self.place).as_posix() for path in files)
-        with storage_errors(str(self.place)):
-            system, root = self.place.opened()
+        if isinstance(self.location, Path):
+            if self.location.exists() and not self.location.is_dir():
+                raise BagwiseError(f"{self.location} is a file, and no folder. Give another name.")
+            files = [path for path in self.location.rglob("*") if path.is_file() and not path.name.endswith(".part")]
+            return sorted(path.relative_to(self.location).as_posix() for path in files)
+        with storage_errors(str(self.location)):
+            system, root = self.location.opened()
             system.invalidate_cache()
             start = len(root.rstrip("/")) + 1
             return sorted(path[start:] for path in system.find(root) if not path.endswith(".part"))
 
     def check_writable(self) -> None:
         """Raise an error unless files can be written; by URL, one is written and removed."""
-        if isinstance(self.place, Path):
-            check_writable(next(path for path in (self.place, *self.place.parents) if path.exists()))
+        if isinstance(self.location, Path):
+            check_writable(next(path for path in (self.location, *self.location.parents) if path.exists()))
             return
         name = f"{secrets.token_hex(8)}.part"
         self.write(name, b"")
@@ -327,20 +336,20 @@ class Storage:
 
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
-        if isinstance(self.place, Path):
-            (self.place / name).unlink(missing_ok=True)
+        if isinstance(self.location, Path):
+            (self.location / name).unlink(missing_ok=True)
             return
-        with storage_errors(f"{self.place}/{name}"):
+        with storage_errors(f"{self.location}/{name}"):
             system, path = self._at(name)
             if system.isfile(path):
                 system.rm_file(path)
 
     def file(self, name: str) -> Any:
         """Return the path or URL of a file."""
-        return self.place.inside(name) if isinstance(self.place, Url) else self.place / name
+        return self.location.inside(name) if isinstance(self.location, Url) else self.location / name
 
     def _at(self, name: str) -> tuple[Any, str]:
-        return self.place.inside(name).opened()
+        return self.location.inside(name).opened()
 
 
 def _puts_whole(system: Any) -> bool:

@@ -10,11 +10,64 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-__all__ = ["agree", "english_stop_words", "escape_character", "how_many", "quote_formula", "ranges"]
-__all__ += ["unquote_formula"]
+__all__ = [
+    "agree",
+    "count",
+    "duration",
+    "english_stop_words",
+    "escape_character",
+    "how_many",
+    "percent",
+    "quote_formula",
+]
+__all__ += ["ranges", "shortened", "unquote_formula"]
 
 # Cells that programs for tables take for formulas: some also by full-width signs; numbers may have a sign.
 _FORMULA = re.compile(r"'*(?:[=@\t\r\n\uff1d\uff20\uff0b\uff0d]|[+-](?!(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\Z))")
+
+
+def count(n: int) -> str:
+    """Format an integer.
+
+    >>> count(1200)
+    '1,200'
+    """
+    return f"{n:,}"
+
+
+def percent(fraction: float) -> str:
+    """Format a fraction as a percentage with one decimal; only 0 and 1 themselves round to 0 and 100.
+
+    >>> percent(0.1834), percent(0.99997)
+    ('18.3 %', '>99.9 %')
+    """
+    if 0 < fraction < 0.0005:
+        return "<0.1 %"
+    return ">99.9 %" if 0.9995 <= fraction < 1 else f"{100 * fraction:.1f} %"
+
+
+def duration(seconds: float) -> str:
+    """Format a time in milliseconds, seconds, minutes or hours.
+
+    >>> duration(0.25), duration(3.2), duration(75), duration(5000)
+    ('250 ms', '3.2 s', '1 min 15 s', '1 h 23 min')
+    """
+    if seconds < 0.9995:
+        return f"{1000 * seconds:.3g} ms"
+    if seconds < 59.95:
+        return f"{seconds:.3g} s"
+    whole = round(seconds)
+    hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
+    return f"{count(hours)} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
+
+
+def shortened(text: str, length: int) -> str:
+    """Truncate a text to `length` characters.
+
+    >>> shortened("abcdef", 4)
+    'abc…'
+    """
+    return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 def how_many(n: int, items: str) -> str:
@@ -24,7 +77,7 @@ def how_many(n: int, items: str) -> str:
     ('1,200 images', '3 rows', '1 word', '1 class')
     """
     things = "rows" if items == "table" else items
-    return f"{n:,} {things}" if n != 1 else f"1 {things.removesuffix('es' if things.endswith('sses') else 's')}"
+    return f"{count(n)} {things}" if n != 1 else f"1 {things.removesuffix('es' if things.endswith('sses') else 's')}"
 
 
 def agree(n: int, one: str, several: str) -> str:

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 from bagwise.errors import BagwiseError, unknown_name
 
-__all__ = ["Checked", "Choice", "Integer", "Number", "Option", "Rule", "Text", "documented", "joined", "meaning_of"]
-__all__ += ["option", "options_of", "shown_modality", "takes_options"]
+__all__ = ["Checked", "Choice", "Integer", "Number", "Option", "Rule", "Switch", "Text", "documented", "joined"]
+__all__ += ["meaning_of", "option", "options_of", "shown_modality", "takes_options"]
 
 _T = TypeVar("_T")
 
@@ -37,7 +37,7 @@ class Rule:
 
     @property
     def type(self) -> Any:
-        """The type that the command line reads: int, float, str or list[str]."""
+        """The type that the command line reads: bool, int, float, str or list[str]."""
         return str
 
     @property
@@ -166,6 +166,31 @@ class Text(Rule):
         if self.sep is not None and isinstance(value, (list, tuple)):
             return self.sep.join(map(str, value))
         return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+@dataclass(frozen=True)
+class Switch(Rule):
+    """Accepts True and False; on the command line the names of both, as in ``--header/--no-header``."""
+
+    @property
+    def type(self) -> Any:
+        """The type that the command line reads."""
+        return bool
+
+    @property
+    def described(self) -> str:
+        """The accepted values, in words."""
+        return "bool"
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The accepted values as JSON Schema."""
+        return {"type": "boolean"}
+
+    def _checked(self, name: str, value: Any) -> bool:
+        if not isinstance(value, bool):
+            raise BagwiseError(f"{name} must be True or False, got {value!r:.100}.")
+        return value
 
 
 @dataclass(frozen=True)

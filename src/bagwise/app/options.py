@@ -21,6 +21,7 @@ from bagwise.app.declaring import (
     Choice,
     Integer,
     Number,
+    Switch,
     Text,
     documented,
     joined,
@@ -32,10 +33,8 @@ from bagwise.descriptors import registry
 from bagwise.errors import BagwiseError, OptionError, unknown_name
 from bagwise.sources.limits import Limits, as_limits
 
-__all__ = ["DESCRIPTORS", "FitOptions", "check_options", "read_config"]
+__all__ = ["FitOptions", "check_options", "read_config"]
 
-# Names of descriptors, and the classes behind them. Several are joined by "+".
-DESCRIPTORS = {known.option: name for name, known in registry.DESCRIPTORS.items() if known.option is not None}
 # The largest number of threads, as in `bagwise._utils.checks`, which imports NumPy: help does without.
 _MOST_JOBS = 1 << 10
 _CONFIG_BYTES = 1 << 20  # of a configuration file
@@ -53,7 +52,8 @@ def _checked_descriptors(value: Any) -> str:
     names = registry.split_names(joined_names)
     for name in names:
         if registry.named_descriptor(name) is None:
-            raise unknown_name("descriptor", name, ("auto", *DESCRIPTORS))
+            known = (one.option for one in registry.DESCRIPTORS.values() if one.option is not None)
+            raise unknown_name("descriptor", name, ("auto", *known))
     if len(set(names)) < len(names):
         raise BagwiseError(f"Descriptors beside each other must differ, got {joined_names!r}.")
     return joined_names
@@ -264,9 +264,9 @@ class FitOptions:
     text: str | None = option(
         None,
         "--text",
-        help="Column of texts in a file of records.",
-        rule=Text(),
-        unset="text, body, content or document",
+        help="Column of texts in a table; several, with commas between them, are joined.",
+        rule=Text(sep=","),
+        unset="text, body, content or document, or the only column of long strings",
         panel=SOURCE,
         metavar="COLUMN",
         stage="read",
@@ -277,8 +277,9 @@ class FitOptions:
         "--label",
         help="Column of labels in a file of records, a table, or the file of labels.",
         rule=Text(),
-        unset="label, labels, class, category or target; otherwise the only column with text, if it has few values",
-        details="Without labels, a note names the columns with few values, which may hold them.",
+        unset="label, labels, class, category or target; otherwise the only column of few values beside texts, or the "
+        "only one with text beside numbers",
+        details="A note says which column was taken, or which may hold the labels.",
         panel=SOURCE,
         metavar="COLUMN",
         stage="read",
@@ -368,9 +369,31 @@ class FitOptions:
         "--encoding",
         help="Encoding of texts and CSV files, such as latin-1.",
         rule=Text(),
-        unset="UTF-8; nothing is guessed",
+        unset="UTF-8; if most is not UTF-8, a guess, which a note tells",
         panel=SOURCE,
         metavar="NAME",
+        stage="read",
+    )
+    header: bool | None = option(
+        None,
+        "--header/--no-header",
+        help="The first line of a CSV, TSV or Excel file has the names of columns, or not.",
+        rule=Switch(),
+        unset="detected, which a note tells",
+        details="Without names, columns are numbered from 1, as in `--text 2 --label 1`.",
+        panel=SOURCE,
+        stage="read",
+        config="header",
+    )
+    missing: str | None = option(
+        None,
+        "--missing",
+        help="Missing numbers of a table, such as empty cells and NA: zero, median (of the column in this source) or "
+        "drop (leaves such rows out).",
+        rule=Choice(("zero", "median", "drop")),
+        unset="an error that names rows and columns",
+        modalities=("table",),
+        panel=SOURCE,
         stage="read",
     )
     layer: str | None = option(
@@ -397,11 +420,12 @@ class FitOptions:
         kept=False,
         config="limits",
     )
-    on_error: str = option(
-        "skip",
+    on_error: str | None = option(
+        None,
         "--on-error",
         help="Items that cannot be read: skip them, or raise an error.",
         rule=Choice(("raise", "skip")),
+        unset="they are skipped, but a fit stops if they are more than a fifth (and five or more)",
         panel=SOURCE,
         metavar="skip|raise",
         kept=False,

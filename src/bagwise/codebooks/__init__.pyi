@@ -1,9 +1,13 @@
 from .bag_of_features import BagNormalizer as BagNormalizer
 from .bag_of_features import BagOfFeatures as BagOfFeatures
 from .distances import assign_words as assign_words
-from .encoders import localized_codes as localized_codes
-from .encoders import soft_codes as soft_codes
-from .encoders import sparse_codes as sparse_codes
+from .encoders import Encoder as Encoder
+from .encoders import FewEncoder as FewEncoder
+from .encoders import HardEncoder as HardEncoder
+from .encoders import LocalizedEncoder as LocalizedEncoder
+from .encoders import ResidualEncoder as ResidualEncoder
+from .encoders import SoftEncoder as SoftEncoder
+from .encoders import SparseEncoder as SparseEncoder
 from .encoding import encode_bags as encode_bags
 from .image_encoding import encode_images as encode_images
 from .kmeans import KMeansWords as KMeansWords

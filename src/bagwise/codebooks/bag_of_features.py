@@ -14,15 +14,14 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from bagwise._compat import N_JOBS, Interval, StrOptions, _fit_context
+from bagwise._utils.backends import backend
 from bagwise._utils.checks import generator
-from bagwise._utils.devices import device_module, to_device, to_host
 from bagwise._utils.threads import number_of_threads
 from bagwise._utils.validation import validate_data
 from bagwise.bags import Bags
 from bagwise.codebooks.batches import batches_of_width, sample_vectors
-from bagwise.codebooks.distances import assign, distances_to
-from bagwise.codebooks.encoders import ASSIGNMENTS, Encoder, make_encoder, unit_vectors
-from bagwise.codebooks.encoding import POOLINGS, pooled, resolve_pooling
+from bagwise.codebooks.encoders import Encoder, as_encoder
+from bagwise.codebooks.encoding import POOLINGS, resolve_pooling
 from bagwise.codebooks.kmeans import kmeans_words
 from bagwise.codebooks.normalizing import normalize_rows, resolve_steps
 from bagwise.codebooks.pyramids import cell_names, n_cells, resolve_pyramid
@@ -48,22 +47,15 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
     Parameters
     ----------
     n_words : int, default=1000
-    assignment : {"hard", "soft", "localized", "sparse", "vlad"}, default="hard"
-        Code of a vector x for a word b.
+    assignment : {"hard", "soft", "localized", "sparse", "vlad"} or encoder, default="hard"
+        Code of a vector x for a word b. A name takes the defaults of the encoder, which suit vectors of length 1;
+        ``LocalizedEncoder(n_neighbors=10)`` has others.
 
-        - "hard": 1 to the nearest word.
-        - "soft": ``exp(-|x - b| / bandwidth)``, divided by its sum over words.
-        - "localized": ``exp(-sharpness |x - b|²)`` to the `n_neighbors` nearest words, divided by its sum.
-        - "sparse": the absolute values of the u that minimises ``|x - Σ u b|² + penalty |u|_1``, with unit-norm words.
-        - "vlad": the residual x - b of the nearest word, D numbers per word.
-    bandwidth, sharpness, penalty : float, default=0.05, 10.0, 0.15
-        See above. Defaults suit vectors of length 1.
-    n_neighbors : int, default=5
-        See above.
-    weighted : bool, default=False
-        Whether vectors count as much as the squares of their lengths. Words are learned from vectors of length 1,
-        ``x / |x|`` is assigned to them, and its codes are multiplied by ``|x|²``. For "localized" alone, and meant for
-        activations of networks: see `NetworkFeatures`.
+        - "hard", `HardEncoder`: 1 to the nearest word.
+        - "soft", `SoftEncoder`: ``exp(-|x - b| / bandwidth)``, divided by its sum over words.
+        - "localized", `LocalizedEncoder`: ``exp(-sharpness |x - b|²)`` to the nearest words, divided by its sum.
+        - "sparse", `SparseEncoder`: sparse combinations of words.
+        - "vlad", `ResidualEncoder`: the residual x - b of the nearest word, D numbers per word.
     pooling : {"auto", "sum", "mean", "max"}, default="auto"
         Over the vectors of a bag. "mean" divides by the number of vectors in the bag, in cells as well. "auto" is
         "sum" for "hard" and "vlad", "mean" for "soft", "max" for "localized" and "sparse".
@@ -138,12 +130,7 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
 
     _parameter_constraints: ClassVar[dict] = {
         "n_words": [Interval(Integral, 1, None, closed="left")],
-        "assignment": [StrOptions(set(ASSIGNMENTS))],
-        "bandwidth": [Interval(Real, 0, None, closed="neither")],
-        "sharpness": [Interval(Real, 0, None, closed="neither")],
-        "penalty": [Interval(Real, 0, None, closed="neither")],
-        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
-        "weighted": ["boolean"],
+        "assignment": [str, Encoder],
         "pooling": [StrOptions({"auto", *POOLINGS})],
         "pyramid": [Interval(Integral, 1, None, closed="left"), "array-like", None],
         "normalize": [str, "array-like", None],
@@ -161,12 +148,7 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
         self,
         n_words: int = 1000,
         *,
-        assignment: str = "hard",
-        bandwidth: float = 0.05,
-        sharpness: float = 10.0,
-        penalty: float = 0.15,
-        n_neighbors: int = 5,
-        weighted: bool = False,
+        assignment: str | Encoder = "hard",
         pooling: str = "auto",
         pyramid: int | Sequence[tuple[int, int]] | None = None,
         normalize: str | Sequence[str] | None = "auto",
@@ -181,11 +163,6 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
     ) -> None:
         self.n_words = n_words
         self.assignment = assignment
-        self.bandwidth = bandwidth
-        self.sharpness = sharpness
-        self.penalty = penalty
-        self.n_neighbors = n_neighbors
-        self.weighted = weighted
         self.pooling = pooling
         self.pyramid = pyramid
         self.normalize = normalize
@@ -213,16 +190,14 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
         self : BagOfFeatures
         """
         grids = resolve_pyramid(self.pyramid)
+        encoder = as_encoder(self.assignment)
+        encoder.check()
+        resolve_pooling(self.pooling, encoder)
         self._steps()
-        if self.weighted and self.assignment != "localized":
-            raise BagwiseError(
-                f"weighted=True is for assignment='localized', got {self.assignment!r}. Set weighted=False."
-            )
         random = generator(self.random_state)
         vectors, n_bags, n_rows = sample_vectors(X, self.n_samples, random)
-        vectors = self._compared(vectors)
         found = kmeans_words(
-            vectors,
+            encoder.compared(vectors),
             self.n_words,
             n_init=self.n_init,
             max_iter=self.max_iter,
@@ -231,8 +206,6 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
             n_jobs=self.n_jobs,
             device=self.device,
         )
-        encoder = self._encoder(found.words)
-        resolve_pooling(self.pooling, encoder)
         self.codebook_ = found.words
         self.inertia_ = found.inertia
         self.n_iter_ = found.n_iter
@@ -242,7 +215,7 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
         elif encoder.n_entries is None:
             self.sparse_output_ = False
         else:
-            entries = encoder.n_entries * len(grids) * n_rows / max(n_bags, 1)
+            entries = min(encoder.n_entries, self.n_words) * len(grids) * n_rows / max(n_bags, 1)
             self.sparse_output_ = entries < n_cells(grids) * self.n_words / 2
         return self
 
@@ -260,10 +233,11 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
             One column per cell and word; for "vlad", D columns per cell and word.
         """
         check_is_fitted(self)
-        encoder, grids, steps = self._encoder(self.codebook_), resolve_pyramid(self.pyramid), self._steps()
+        place, grids, steps = backend("codebooks", self.device), resolve_pyramid(self.pyramid), self._steps()
+        encoder = as_encoder(self.assignment).on(place.array(self.codebook_), place.Distances)
         pooling, n_threads = resolve_pooling(self.pooling, encoder), number_of_threads(self.n_jobs)
         parts = [
-            normalize_rows(pooled(batch, encoder, pooling, grids, self.sparse_output_, n_threads), steps)
+            normalize_rows(place.pooled(batch, encoder, pooling, grids, self.sparse_output_, n_threads), steps)
             for batch in self._batches(X)
         ]
         if not parts:
@@ -285,13 +259,13 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
             One array per bag, as long as the bag.
         """
         check_is_fitted(self)
-        xp = device_module(self.device)
-        table, n_threads = distances_to(to_device(self.codebook_, xp)), number_of_threads(self.n_jobs)
-        found = (
-            (to_host(assign(to_device(self._compared(batch.values), xp), table, n_threads)[0]), batch.offsets)
-            for batch in self._batches(X)
-        )
-        return [one for words, offsets in found for one in np.split(words, offsets[1:-1])[: len(offsets) - 1]]
+        place, compared = backend("codebooks", self.device), as_encoder(self.assignment).compared
+        table, n_threads = place.Distances(place.array(self.codebook_)), number_of_threads(self.n_jobs)
+        found: list[NDArray[np.intp]] = []
+        for batch in self._batches(X):
+            words = place.to_host(place.assign(place.array(compared(batch.values)), table, n_threads)[0])
+            found += np.split(words, batch.offsets[1:-1])[: len(batch)]
+        return found
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
         """Name the columns: word0, word1 and so on; 2x2_r0c1_word0 in a pyramid; word0_0, word0_1 for VLAD.
@@ -306,7 +280,8 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         n_words, n_features = self.codebook_.shape
-        ends = [f"_{k}" for k in range(n_features)] if self.assignment == "vlad" else [""]
+        n_numbers = as_encoder(self.assignment).numbers_of_word(n_features)
+        ends = [f"_{k}" for k in range(n_numbers)] if n_numbers > 1 else [""]
         cells = cell_names(resolve_pyramid(self.pyramid))
         return np.array(
             [f"{cell}word{word}{end}" for cell in cells for word in range(n_words) for end in ends], dtype=object
@@ -315,26 +290,9 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
     def _batches(self, X: Any) -> Iterator[Bags]:
         return batches_of_width(X, self.n_features_in_, self.codebook_.dtype, type(self).__name__)
 
-    def _encoder(self, codebook: NDArray[Any]) -> Encoder:
-        return make_encoder(
-            self.assignment,
-            to_device(codebook, device_module(self.device)),
-            bandwidth=self.bandwidth,
-            n_neighbors=self.n_neighbors,
-            sharpness=self.sharpness,
-            penalty=self.penalty,
-            weighted=self.weighted,
-        )
-
-    def _compared(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return vectors as they are compared with words."""
-        if not self.weighted:
-            return values
-        return unit_vectors(values, values.dtype if values.dtype == np.float64 else np.float32)[0]
-
     def _steps(self) -> tuple[str, ...]:
         if isinstance(self.normalize, str) and self.normalize == "auto":
-            return ("power", "l2") if self.assignment == "vlad" else ()
+            return as_encoder(self.assignment).normalize
         return resolve_steps(self.normalize)
 
     def __sklearn_is_fitted__(self) -> bool:

@@ -10,8 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from bagwise._utils.backends import backend
 from bagwise._utils.checks import as_count, as_numpy
-from bagwise._utils.devices import is_on_device, to_host
 from bagwise.bags import Bags
 from bagwise.errors import BagwiseError
 
@@ -33,7 +33,7 @@ def as_batches(bags: Any) -> Iterator[Bags]:
     if isinstance(bags, Bags):
         yield bags
         return
-    bags = to_host(bags) if is_on_device(bags) else bags
+    bags = backend("codebooks", None, bags).to_host(bags)
     if sp.issparse(bags):
         yield _rows_as_bags(bags)  # raises: sparse matrices are not accepted
         return

@@ -8,22 +8,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bagwise._utils.backends import backend
 from bagwise._utils.checks import as_values
-from bagwise._utils.devices import check_device_memory, device_module, is_on_device, where_given
 from bagwise._utils.threads import number_of_threads, one_blas_thread, run_over_ranges
-from bagwise.codebooks import _cuda
-from bagwise.codebooks import _kernels as kernels
 from bagwise.errors import BagwiseError
 
-__all__ = ["ArrayDistances", "WordDistances", "as_codebook", "assign", "assign_words", "check_norms", "distances_to"]
-__all__ += ["working_values"]
+__all__ = ["WordDistances", "as_codebook", "assign", "assign_words", "check_norms", "working_values"]
 
 # Distances of a block: small enough for a core's cache, many enough rows for the matrix product to be fast.
 _BLOCK_NUMBERS = 1 << 18
 # Vectors of one task of a thread.
 _TASK_ROWS = 1 << 13
-# Distances of a block on a device, and its most rows.
-_DEVICE_NUMBERS, _DEVICE_ROWS = 1 << 26, 1 << 18
 
 
 def as_codebook(codebook: Any, xp: Any = np) -> NDArray[Any]:
@@ -53,6 +48,8 @@ class WordDistances:
     `bipolar`, `nearest` compares vectors with the words and their negatives, and nothing is shifted.
     """
 
+    xp: Any = np  # array module
+
     def __init__(self, codebook: NDArray[Any], *, bipolar: bool = False) -> None:
         self.codebook = codebook
         self.bipolar = bipolar
@@ -66,11 +63,6 @@ class WordDistances:
         self._factors = xp.ascontiguousarray(-2 * shifted.T)
         rows = max(_BLOCK_NUMBERS // len(codebook), 16)
         self.n_rows = 1 << min(rows.bit_length() - 1, 10)
-
-    @property
-    def xp(self) -> Any:
-        """Module of the codebook's arrays: looked up, as modules cannot be pickled with models."""
-        return device_module(None, self.codebook)
 
     def _products(self, values: NDArray[Any]) -> Iterator[tuple[slice, NDArray[Any], NDArray[Any]]]:
         """Yield rows, ``-2 x·b`` for all words, and ``|x|²``, block by block."""
@@ -94,12 +86,18 @@ class WordDistances:
             yield rows, np.maximum(found, 0, out=found)
 
     def nearest_few(self, values: NDArray[Any], k: int) -> Iterator[tuple[slice, NDArray[np.intp], NDArray[Any]]]:
-        """Yield rows, their k nearest words, nearest first and the lowest of equals, and ``|x - b|² - |x|²``."""
+        """Yield rows, their k nearest words, nearest first and the lowest of equals, and their squared distances.
+
+        The product says which words are near; distances are those of the vectors themselves, in float64.
+        """
+        from bagwise.codebooks import _kernels as kernels  # deferred: models of texts do without numba
+
         for rows, found, _ in self._products(values):
             words = np.empty((len(found), k), np.intp)
-            distances = np.empty(words.shape, found.dtype)
+            distances, exact = np.empty(words.shape, found.dtype), np.empty(words.shape)
             kernels.nearest_few(found, self._norms, words, distances)
-            yield rows, words, distances
+            kernels.exact_few(values[rows], self.codebook, words, exact)
+            yield rows, words, exact
 
     def nearest(self, values: NDArray[Any], out: NDArray[np.intp], signs: NDArray[np.int8] | None = None) -> None:
         """Write the number of the nearest word of each vector, the lowest of equals, and with `bipolar` its sign."""
@@ -113,43 +111,6 @@ class WordDistances:
                 signs[rows] = np.where(np.take_along_axis(found, out[rows, np.newaxis], 1)[:, 0] > 0, -1, 1)
 
 
-class ArrayDistances(WordDistances):
-    """`WordDistances` for a codebook on a device, by functions of its array module alone; larger blocks."""
-
-    def __init__(self, codebook: Any, *, bipolar: bool = False) -> None:
-        super().__init__(codebook, bipolar=bipolar)
-        self.n_rows = min(max(_DEVICE_NUMBERS // len(codebook), 16), _DEVICE_ROWS)
-
-    def _products(self, values: Any) -> Iterator[tuple[slice, Any, Any]]:
-        xp, dtype = self.xp, self.codebook.dtype
-        shape = min(self.n_rows, len(values)), len(self.codebook)
-        if xp is not np:
-            need = (shape[1] + 3 * values.shape[1]) * shape[0] * dtype.itemsize
-            check_device_memory(need, f"The distances of {shape[0]} vectors to {shape[1]} words")
-        products, largest = xp.empty(shape, dtype), xp.zeros(1, dtype)
-        for start in range(0, len(values), self.n_rows):
-            rows = slice(start, min(start + self.n_rows, len(values)))
-            with np.errstate(over="ignore", invalid="ignore"):
-                block = (values[rows] - self._mean).astype(dtype, copy=False)
-                norms = (block * block).sum(axis=1)
-                largest = xp.maximum(largest, norms.max())
-                found = xp.matmul(block, self._factors, out=products[: rows.stop - start])
-            yield rows, found, norms
-        check_norms(largest, dtype, "A vector")  # once: each check waits for the device
-
-    def nearest(self, values: Any, out: Any, signs: Any = None) -> None:
-        """Do what `WordDistances.nearest` does."""
-        for rows, found, _ in self._products(values):
-            out[rows], turned = _cuda.nearest(self.xp, found, self._norms, self.bipolar)
-            if signs is not None:
-                signs[rows] = turned
-
-
-def distances_to(codebook: Any, *, bipolar: bool = False) -> WordDistances:
-    """Make the distances to a codebook, where it lives."""
-    return (ArrayDistances if is_on_device(codebook) else WordDistances)(codebook, bipolar=bipolar)
-
-
 def check_norms(norms: NDArray[Any], dtype: Any, what: str) -> None:
     """Raise BagwiseError if squared norms overflow `dtype`, or are so near that sums of them would."""
     if len(norms) and not norms.max() < np.finfo(dtype).max / 8:
@@ -161,11 +122,7 @@ def check_norms(norms: NDArray[Any], dtype: Any, what: str) -> None:
 
 def assign(values: NDArray[Any], table: WordDistances, n_threads: int) -> tuple[NDArray[np.intp], NDArray[np.int8]]:
     """Nearest word of each vector, and its sign: 1, or -1 where `table` is bipolar and the negative is nearer."""
-    xp = table.xp
-    words, signs = xp.empty(len(values), np.intp), xp.ones(len(values), np.int8)
-    if isinstance(table, ArrayDistances):
-        table.nearest(values, words, signs)
-        return words, signs
+    words, signs = np.empty(len(values), np.intp), np.ones(len(values), np.int8)
 
     def fill(start: int, stop: int) -> None:
         table.nearest(values[start:stop], words[start:stop], signs[start:stop])
@@ -206,7 +163,7 @@ def assign_words(
     >>> assign_words([[0.1, 0], [4, 5], [0, 0.2]], [[0.0, 0.0], [4.0, 4.0]])
     array([0, 1, 0])
     """
-    xp = device_module(device, values)
-    table = distances_to(as_codebook(codebook, xp))
-    held = working_values(values, table.codebook.shape[1], xp)
-    return where_given(assign(held, table, number_of_threads(n_jobs))[0], values)
+    place = backend("codebooks", device, values)
+    table = place.Distances(place.codebook(codebook))
+    held = working_values(values, table.codebook.shape[1], table.xp)
+    return place.where_given(place.assign(held, table, number_of_threads(n_jobs))[0], values)

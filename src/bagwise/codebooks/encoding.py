@@ -10,17 +10,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bagwise._utils.devices import device_module, is_on_device
+from bagwise._utils.backends import backend
 from bagwise._utils.threads import number_of_threads, one_blas_thread
 from bagwise.bags import Bags
-from bagwise.codebooks import _kernels as kernels
-from bagwise.codebooks.array_encoding import histogram_width, pooled_on_device
-from bagwise.codebooks.distances import as_codebook
-from bagwise.codebooks.encoders import Encoder, ResidualEncoder, make_encoder
+from bagwise.codebooks.encoders import Encoder, as_encoder
 from bagwise.codebooks.pyramids import Grids, cell_numbers, n_cells, resolve_pyramid
 from bagwise.errors import BagwiseError, unknown_name
 
-__all__ = ["POOLINGS", "encode_bags", "pooled", "resolve_pooling"]
+__all__ = ["POOLINGS", "encode_bags", "histogram_width", "pooled", "resolve_pooling"]
 
 POOLINGS = ("sum", "mean", "max")
 # One task of a thread: about this many vectors, and histograms of about this many numbers (float64).
@@ -32,13 +29,12 @@ def encode_bags(
     bags: Bags,
     codebook: Any,
     *,
-    assignment: str = "hard",
+    assignment: str | Encoder = "hard",
     pooling: str = "auto",
     pyramid: Any = None,
     sparse_output: bool = False,
     n_jobs: int | None = None,
     device: str | None = None,
-    **options: Any,
 ) -> Any:
     """Turn bags of vectors into histograms of words.
 
@@ -46,7 +42,8 @@ def encode_bags(
     ----------
     bags : Bags
     codebook : array-like of shape (K, D)
-    assignment : {"hard", "soft", "localized", "sparse", "vlad"}, default="hard"
+    assignment : {"hard", "soft", "localized", "sparse", "vlad"} or encoder, default="hard"
+        As in `BagOfFeatures`, which explains it and the next two.
     pooling : {"auto", "sum", "mean", "max"}, default="auto"
     pyramid : None, 5, 8, 21 or list of (rows, columns), default=None
     sparse_output : bool, default=False
@@ -54,9 +51,6 @@ def encode_bags(
     n_jobs : int, default=None
     device : {"cpu", "cuda"}, default=None
         Where vectors are compared with words and codes are added. None: where the codebook is.
-    **options
-        Parameters of the assignment (`bandwidth`, `n_neighbors`, `sharpness`, `penalty`). All parameters are as in
-        `BagOfFeatures`, which explains them.
 
     Returns
     -------
@@ -72,19 +66,14 @@ def encode_bags(
     array([[1., 2.],
            [0., 0.]])
     """
-    encoder = make_encoder(assignment, as_codebook(codebook, device_module(device, codebook)), **options)
+    place = backend("codebooks", device, codebook)
+    encoder = as_encoder(assignment).on(place.codebook(codebook), place.Distances)
     if bags.n_rows and bags.n_features != encoder.codebook.shape[1]:
         raise BagwiseError(
             f"The bags have {bags.n_features} features, but the words of the codebook {encoder.codebook.shape[1]}."
         )
-    return pooled(
-        bags,
-        encoder,
-        resolve_pooling(pooling, encoder),
-        resolve_pyramid(pyramid),
-        sparse_output,
-        number_of_threads(n_jobs),
-    )
+    how = resolve_pooling(pooling, encoder), resolve_pyramid(pyramid), sparse_output
+    return place.pooled(bags, encoder, *how, number_of_threads(n_jobs))
 
 
 def resolve_pooling(pooling: str, encoder: Encoder) -> str:
@@ -93,15 +82,21 @@ def resolve_pooling(pooling: str, encoder: Encoder) -> str:
         return encoder.pooling
     if pooling not in POOLINGS:
         raise unknown_name("pooling", pooling, ("auto", *POOLINGS))
-    if pooling == "max" and isinstance(encoder, ResidualEncoder):
-        raise BagwiseError("VLAD adds up residuals, so pooling='max' has no meaning. Accepted: 'sum', 'mean', 'auto'.")
+    if pooling == "max" and encoder.adds_only:
+        raise BagwiseError(
+            f"Codes of {encoder.name!r} add up, so pooling='max' has no meaning. Accepted: 'sum', 'mean', 'auto'."
+        )
     return pooling
 
 
+def histogram_width(encoder: Encoder, grids: Grids) -> int:
+    """Numbers in a histogram of all cells."""
+    n_words, n_features = encoder.codebook.shape
+    return n_cells(grids) * n_words * encoder.numbers_of_word(n_features)
+
+
 def pooled(bags: Bags, encoder: Encoder, pooling: str, grids: Grids, sparse_output: bool, n_threads: int) -> Any:
-    """`encode_bags` with an encoder, and parameters that are known to be sound; where the words of the encoder are."""
-    if is_on_device(encoder.codebook):
-        return pooled_on_device(bags, encoder, pooling, grids, sparse_output)
+    """`encode_bags` with an encoder that is bound to words, and parameters that are known to be sound."""
     width, dtype = histogram_width(encoder, grids), encoder.codebook.dtype
     tasks = list(_tasks(bags, max(1, _TASK_NUMBERS // width)))
     out = None if sparse_output else np.zeros((len(bags), width), dtype)
@@ -133,22 +128,11 @@ def _tasks(bags: Bags, most_bags: int) -> Iterator[slice]:
 
 def _pool_task(bags: Bags, encoder: Encoder, pooling: str, grids: Grids) -> NDArray[np.float64]:
     """Pool some bags: one row per bag and cell. Vectors are added one after the other, whatever else is in the task."""
-    n_words, n_features = encoder.codebook.shape
     cells = n_cells(grids)
     groups = cell_numbers(bags.positions, bags.n_rows, grids)
     groups += np.repeat(np.arange(len(bags)) * cells, bags.lengths)[:, None]
-    maximum = pooling == "max"
-    if isinstance(encoder, ResidualEncoder):
-        out = np.zeros((len(bags) * cells, n_words, n_features))
-        for rows, words in encoder.blocks(bags.values):
-            kernels.add_residuals(bags.values[rows], words, encoder.codebook, groups[rows], out)
-    else:
-        out = np.zeros((len(bags) * cells, n_words))
-        for rows, codes in encoder.blocks(bags.values):
-            if sp.issparse(codes):
-                kernels.pool_sparse(codes.indptr, codes.indices, codes.data, groups[rows], maximum, out)
-            else:
-                kernels.pool_dense(codes, groups[rows], maximum, out)
+    out = np.zeros((len(bags) * cells, histogram_width(encoder, grids) // cells))
+    encoder.pool(bags.values, groups, pooling == "max", out)
     if pooling == "mean":  # over the bag, not the cell, so that finer cells still add up to coarser ones
         by_bag = out.reshape(len(bags), -1)
         by_bag /= np.maximum(bags.lengths, 1)[:, None]

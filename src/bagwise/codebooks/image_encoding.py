@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import copy
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
-from bagwise._utils.devices import device_module, to_host
+from bagwise._utils.backends import backend
 from bagwise._utils.threads import number_of_threads
-from bagwise.codebooks.array_encoding import array_histograms
-from bagwise.codebooks.distances import as_codebook
-from bagwise.codebooks.encoders import Encoder, make_encoder
+from bagwise.codebooks.encoders import Encoder, as_encoder
 from bagwise.codebooks.encoding import pooled, resolve_pooling
-from bagwise.codebooks.pyramids import resolve_pyramid
-from bagwise.descriptors.array_sift import sift_arrays
-from bagwise.descriptors.images import shrink
+from bagwise.codebooks.pyramids import Grids, resolve_pyramid
 from bagwise.descriptors.sift import DenseSIFT
 from bagwise.errors import BagwiseError
-from bagwise.sources.collection import as_items
-from bagwise.sources.items import ItemIterator, item_errors
 
-__all__ = ["encode_images"]
+__all__ = ["BATCH", "check_features", "encode_images", "pooled_images"]
 
 # Images whose descriptors are held at a time.
-_BATCH = 128
+BATCH = 128
 
 
 def encode_images(
@@ -34,13 +27,12 @@ def encode_images(
     codebook: Any,
     *,
     descriptor: DenseSIFT | None = None,
-    assignment: str = "hard",
+    assignment: str | Encoder = "hard",
     pooling: str = "auto",
     pyramid: Any = None,
     sparse_output: bool = False,
     n_jobs: int | None = None,
     device: str | None = None,
-    **options: Any,
 ) -> Any:
     """Turn images into histograms of words: dense SIFT, then `encode_bags`, some images at a time.
 
@@ -51,7 +43,7 @@ def encode_images(
         Words, such as ``BagOfFeatures.codebook_``.
     descriptor : DenseSIFT or ColorSIFT, default=None
         None is ``DenseSIFT()``. Its cache is not used.
-    assignment, pooling, pyramid, sparse_output, **options
+    assignment, pooling, pyramid, sparse_output
         As in `encode_bags`.
     n_jobs : int, default=None
         Number of threads that read images, and describe and encode them if that is done on the CPU.
@@ -81,45 +73,26 @@ def encode_images(
             "Use descriptor.transform and encode_bags for others."
         )
     descriptor.fit(images)  # checks its parameters
-    xp = device_module(device, codebook)
-    encoder = make_encoder(assignment, as_codebook(codebook, xp), **options)
-    pooling, grids = resolve_pooling(pooling, encoder), resolve_pyramid(pyramid)
+    place = backend("codebooks", device, codebook)
+    encoder = as_encoder(assignment).on(place.codebook(codebook), place.Distances)
+    how = resolve_pooling(pooling, encoder), resolve_pyramid(pyramid), sparse_output
+    return place.pooled_images(images, descriptor, encoder, *how, n_jobs)
+
+
+def pooled_images(
+    images: Any, descriptor: DenseSIFT, encoder: Encoder, pooling: str, grids: Grids, sparse_output: bool, n_jobs: Any
+) -> Any:
+    """`encode_images` with an encoder that is bound to words, and parameters that are known to be sound."""
     parts: list[Any] = []
-    if xp is np:
-        described = descriptor.__class__(**{**descriptor.get_params(), "n_jobs": n_jobs, "cache": None})
-        for bags in described.iter_transform(images, _BATCH):
-            _check_features(bags.n_features, encoder)
-            parts.append(pooled(bags, encoder, pooling, grids, sparse_output, number_of_threads(n_jobs)))
-    else:
-        size = descriptor.step, descriptor.patch, descriptor.scales, descriptor.smoothing
-        for batch in _channels(images, descriptor, n_jobs):
-            arrays = sift_arrays(xp, batch, *size)
-            _check_features(arrays[0].shape[1], encoder)
-            parts.append(to_host(array_histograms(*arrays, encoder, pooling, grids, sparse_output)))
+    described = copy.copy(descriptor).set_params(n_jobs=n_jobs, cache=None)
+    for bags in described.iter_transform(images, BATCH):
+        check_features(bags.n_features, encoder)
+        parts.append(pooled(bags, encoder, pooling, grids, sparse_output, number_of_threads(n_jobs)))
     return sp.vstack(parts, format="csr") if sparse_output else np.concatenate(parts)
 
 
-def _check_features(n_features: int, encoder: Encoder) -> None:
+def check_features(n_features: int, encoder: Encoder) -> None:
+    """Raise BagwiseError unless descriptors are as wide as words."""
     expected = encoder.codebook.shape[1]
     if n_features != expected:
         raise BagwiseError(f"The descriptors have {n_features} features, but the words of the codebook {expected}.")
-
-
-def _channels(images: Any, descriptor: DenseSIFT, n_jobs: int | None) -> Iterator[list[NDArray[Any]]]:
-    """Read images as the channels that are described, some at a time."""
-    items, source = as_items(images, descriptor.modality)
-
-    grey = type(descriptor) is DenseSIFT
-
-    def read(item: Any) -> NDArray[Any]:
-        with item_errors(item.id):
-            content = item.load(descriptor._image_side)
-            if descriptor._image_side is not None:
-                content = shrink(content, descriptor._image_side)
-            if grey and isinstance(content, np.ndarray) and content.dtype == np.uint8 and content.ndim == 2:
-                return content[np.newaxis]  # becomes float32 on the device
-            return descriptor._channels(content)
-
-    return ItemIterator(
-        items, read, source, n_jobs=n_jobs, size=lambda image: image.nbytes, batch_size=_BATCH, join=list
-    )

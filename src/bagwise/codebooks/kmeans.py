@@ -10,26 +10,21 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from bagwise._utils.backends import backend
 from bagwise._utils.checks import as_count, generator
-from bagwise._utils.devices import check_device_memory, device_module, is_on_device, to_device, to_host, where_given
 from bagwise._utils.threads import number_of_threads, one_blas_thread, run_over_ranges
-from bagwise.codebooks import _cuda
 from bagwise.codebooks import _kernels as kernels
 from bagwise.codebooks.batches import sample_vectors
 from bagwise.codebooks.centre_search import CentreSearch
-from bagwise.codebooks.distances import ArrayDistances, WordDistances, as_codebook, assign, check_norms
+from bagwise.codebooks.distances import WordDistances, assign, check_norms
 from bagwise.errors import BagwiseError, argument, in_python
 
-__all__ = ["Clustering", "KMeansWords", "distinct_rows", "kmeans", "kmeans_words", "learn_codebook"]
+__all__ = ["Clustering", "KMeansWords", "Problem", "distinct_rows", "kmeans", "kmeans_words", "learn_codebook"]
 
 # Rows of one task. Fixed, so that results do not depend on the number of threads.
 _TASK_ROWS = 1 << 12
 # Rows whose distances are computed at a time, in float64.
 _BLOCK_ROWS = 1 << 9
-# The same on a device.
-_DEVICE_ROWS = 1 << 18
-# Points that are looked at together on a device, to draw seeds.
-_LOOKED_AT = 96
 # Seeds drawn before the distances of all points are updated.
 _DRAWS = 64
 # Mini-batch iterations end when this many in a row bring no improvement.
@@ -179,20 +174,15 @@ def kmeans_words(
     """
     n_words, n_init = as_count(n_words, "n_words", least=1), as_count(n_init, "n_init", least=1)
     max_iter = as_count(max_iter, "max_iter", least=1)
-    xp = device_module(device, vectors)
-    values = vectors if is_on_device(vectors) else np.asarray(vectors)
-    if len(values) < (1 if fewer else n_words):
-        few = in_python(f"n_samples={len(values)}", str(len(values)))
+    place = backend("codebooks", device, vectors)
+    if len(vectors) < (1 if fewer else n_words):
+        few = in_python(f"n_samples={len(vectors)}", str(len(vectors)))
         raise BagwiseError(
             f"{argument('n_words', n_words)}, but there are only {few} vectors to learn words from "
             "(vectors of zeros do not count). Use fewer words or more items."
         )
-    if xp is not np:
-        size = 4 if values.dtype == np.float32 else 8
-        need = 2 * size * values.shape[0] * values.shape[1] + 100 * len(values)
-        check_device_memory(need, f"k-means of {len(values)} vectors", "learn words from fewer", [values])
-    values = as_codebook(values, xp)
-    first, which = distinct_rows(values)
+    values = place.points(vectors)
+    first, which = place.distinct_rows(values)
     n_words = min(n_words, len(first)) if fewer else n_words
     if len(first) < n_words:
         raise BagwiseError(
@@ -204,7 +194,7 @@ def kmeans_words(
     found = kmeans(
         points,
         n_words,
-        weights=xp.bincount(which).astype(np.float64),
+        weights=np.bincount(which).astype(np.float64),
         n_init=n_init,
         max_iter=max_iter,
         tol=tol,
@@ -214,10 +204,11 @@ def kmeans_words(
         checkpoint=checkpoint,
     )
     every = found.labels[which]
-    sums, masses = _sums(values, xp.ones(len(values)), every, xp.ones(len(values), np.int8), n_words)
+    signs = np.ones_like(every, dtype=np.int8)
+    sums, masses = place.Problem.sums(values, np.ones_like(every, dtype=np.float64), every, signs, n_words)
     words = (sums / masses[:, np.newaxis]).astype(values.dtype)
-    inertia = float(_squared_distances(values, words, every, xp.ones(len(values), np.int8)).sum())
-    return KMeansWords(where_given(words, vectors), inertia, found.n_iter)
+    inertia = float(place.Problem.squared_distances(values, words, every, signs).sum())
+    return KMeansWords(place.where_given(words, vectors), inertia, found.n_iter)
 
 
 def distinct_rows(values: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -226,14 +217,12 @@ def distinct_rows(values: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.in
     Returns `first`, the index of the first row of each value, ascending, and `which`: row i equals
     ``values[first[which[i]]]``.
     """
-    xp = device_module(None, values)
-    _, first, same_hash = xp.unique(_cuda.row_hashes(xp, values), return_index=True, return_inverse=True)
+    hashes = np.empty(len(values), np.uint64)
+    kernels.hash_rows(values, values.view(np.uint32 if values.dtype == np.float32 else np.uint64), hashes)
+    _, first, same_hash = np.unique(hashes, return_index=True, return_inverse=True)
     like = first[same_hash]
-    if xp is np:
-        equal = kernels.equal_rows(values, like)
-    else:
-        equal = xp.concatenate([(values[rows] == values[like[rows]]).all(axis=1) for rows in _parts(values)])
-    return xp.unique(xp.where(equal, like, xp.arange(len(values))), return_inverse=True)
+    equal = kernels.equal_rows(values, like)
+    return np.unique(np.where(equal, like, np.arange(len(values))), return_inverse=True)
 
 
 @dataclass(frozen=True)
@@ -289,8 +278,7 @@ def kmeans(
     if not 1 <= n_clusters <= len(points):
         raise BagwiseError(f"n_clusters must be from 1 to the number of points, {len(points)}, got {n_clusters}.")
     random = generator(random_state)
-    kind = _ArrayProblem if is_on_device(points) else _Problem
-    problem = kind(points, weights, bipolar, n_threads)
+    problem = backend("codebooks", None, points).Problem(points, weights, bipolar, n_threads)
     best: Clustering | None = None
     of_run = _SEEDING + max_iter
     size_of_batches = None if batch_size is None or batch_size >= len(points) else batch_size
@@ -319,18 +307,50 @@ def kmeans(
     return best
 
 
-class _Problem:
+class Problem:
     """Weighted points to be clustered."""
+
+    xp: Any = np  # array module
+    block_rows = _BLOCK_ROWS
 
     def __init__(
         self, points: NDArray[Any], weights: NDArray[np.float64] | None, bipolar: bool, n_threads: int = 1
     ) -> None:
-        self.xp = xp = device_module(None, points)
         self.points, self.bipolar, self.n_threads = points, bipolar, n_threads
-        self.weights = xp.ones(len(points)) if weights is None else weights
+        self.weights = self.xp.ones(len(points)) if weights is None else weights
         self.squares = self._squares()
         check_norms(self.squares, points.dtype, "A vector")
         self._search: CentreSearch | None = None
+
+    @staticmethod
+    def host(array: Any) -> Any:
+        """Return an array on the host."""
+        return array
+
+    @staticmethod
+    def sums(
+        points: NDArray[Any],
+        weights: NDArray[np.float64],
+        labels: NDArray[np.intp],
+        signs: NDArray[np.int8],
+        n_clusters: int,
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Sum of the weighted points of each cluster, and of their weights."""
+        sums, masses = np.zeros((n_clusters, points.shape[1])), np.zeros(n_clusters)
+        kernels.cluster_sums(points, weights, labels, signs, sums, masses)
+        return sums, masses
+
+    @classmethod
+    def squared_distances(
+        cls, points: NDArray[Any], centres: NDArray[Any], labels: NDArray[np.intp], signs: NDArray[np.int8]
+    ) -> NDArray[np.float64]:
+        """Squared distance of each point, times its sign, to its centre."""
+        squares = np.empty_like(points, dtype=np.float64, shape=len(points))
+        for start in range(0, len(points), cls.block_rows):
+            rows = slice(start, start + cls.block_rows)
+            apart = signs[rows, np.newaxis] * points[rows].astype(np.float64) - centres[labels[rows]]
+            squares[rows] = np.einsum("ij,ij->i", apart, apart)
+        return squares
 
     def expect_iterations(self, n_clusters: int) -> None:
         """Prepare for several iterations with all points, where that saves time."""
@@ -340,7 +360,7 @@ class _Problem:
     def _squares(self) -> NDArray[np.float64]:
         return np.einsum("ij,ij->i", self.points, self.points, dtype=np.float64)
 
-    def part(self, chosen: NDArray[np.int64]) -> _Problem:
+    def part(self, chosen: NDArray[np.int64]) -> Problem:
         """Some of the points."""
         chosen = self.xp.asarray(chosen)
         return type(self)(self.points[chosen], self.weights[chosen], self.bipolar, self.n_threads)
@@ -361,7 +381,7 @@ class _Problem:
         The distances of all points are updated for many seeds at once, by one matrix product. In between, points are
         drawn by the old distances and accepted with probability new over old distance, which is the same rule.
         """
-        weights = to_host(self.weights)
+        weights = self.host(self.weights)
         chosen = [int(random.choice(len(self.points), p=weights / weights.sum()))]
         distances = self.xp.full(len(self.points), np.inf)
         fresh = chosen.copy()
@@ -441,18 +461,18 @@ class _Problem:
         best: tuple[NDArray[np.intp], NDArray[np.int8]] | None = None
         kept_at = time.monotonic()
         if state is not None:
-            labels = to_device(state["labels"], self.xp, np.intp)
-            costs, best = state["costs"].tolist(), (labels, to_device(state["signs"], self.xp))
+            labels = self.xp.asarray(state["labels"], np.intp)
+            costs, best = state["costs"].tolist(), (labels, self.xp.asarray(state["signs"]))
             centres = self._means(*best, len(centres))
         n_iter = len(costs)
         for n_iter in range(len(costs) + 1, max_iter + 1):
             labels, signs = self.assign(centres, None if best is None else best[0])
             if self.xp.bincount(labels, minlength=len(centres)).min() == 0:
-                apart = to_host(_squared_distances(self.points, centres, labels, signs))
-                labels, signs = to_host(labels), to_host(signs)
+                apart = self.host(self.squared_distances(self.points, centres, labels, signs))
+                labels, signs = self.host(labels), self.host(signs)
                 _fill_empty(labels, signs, apart, len(centres))
-                labels, signs = to_device(labels, self.xp), to_device(signs, self.xp)
-            sums, masses = _sums(self.points, self.weights, labels, signs, len(centres))
+                labels, signs = self.xp.asarray(labels), self.xp.asarray(signs)
+            sums, masses = self.sums(self.points, self.weights, labels, signs, len(centres))
             cost = max(total - float((np.einsum("ij,ij->i", sums, sums) / masses).sum()), 0.0)
             report(_SEEDING + n_iter)
             if costs and cost >= costs[-1]:  # converged up to rounding
@@ -463,75 +483,19 @@ class _Problem:
                 break
             centres = (sums / masses[:, np.newaxis]).astype(self.points.dtype)
             if checkpoint is not None and time.monotonic() - kept_at >= _KEEP_EVERY:
-                kept = {"labels": to_host(labels).astype(np.int32), "signs": to_host(signs)}
+                kept = {"labels": self.host(labels).astype(np.int32), "signs": self.host(signs)}
                 checkpoint.save({"costs": np.array(costs), **kept})
                 kept_at = time.monotonic()
         assert best is not None  # max_iter is at least 1
         return Clustering(*best, np.array(costs), n_iter)
 
     def _means(self, labels: NDArray[np.intp], signs: NDArray[np.int8], n_clusters: int) -> NDArray[Any]:
-        sums, masses = _sums(self.points, self.weights, labels, signs, n_clusters)
+        sums, masses = self.sums(self.points, self.weights, labels, signs, n_clusters)
         return (sums / masses[:, np.newaxis]).astype(self.points.dtype)
 
 
-class _ArrayProblem(_Problem):
-    """Points on a device, or anywhere, clustered by functions of their array module alone."""
-
-    def _squares(self) -> Any:
-        parts = [self.points[rows].astype(np.float64) for rows in _parts(self.points)]
-        return self.xp.concatenate([(part * part).sum(axis=1) for part in parts])
-
-    def expect_iterations(self, n_clusters: int) -> None:
-        pass
-
-    def assign(self, centres: Any, before: Any = None) -> tuple[Any, Any]:
-        return assign(self.points, ArrayDistances(centres, bipolar=self.bipolar), 1)
-
-    def _draws(self, reach: Any, distances: Any, random: np.random.Generator) -> Generator[tuple[int, float, float]]:
-        """Look at many points at once; the random numbers of those that were not asked for are drawn again."""
-        self._looked_at: dict[int, tuple[Any, float]] = {}
-        total = float(reach[-1])
-        while True:
-            before, used = random.bit_generator.state, 0
-            try:
-                numbers, keeps = random.random((_LOOKED_AT, 2)).T
-                drawn = self.xp.searchsorted(reach, self.xp.asarray(numbers * total), side="right")
-                held = self.xp.minimum(drawn, len(distances) - 1)
-                drawn, *known = (
-                    to_host(part) for part in (drawn, distances[held], self.points[held], self.squares[held])
-                )
-                self._looked_at.update(zip(drawn.tolist(), zip(*known[1:], strict=True), strict=True))
-                for one in zip(drawn.tolist(), known[0].tolist(), keeps.tolist(), strict=True):
-                    used += 1
-                    yield one
-            finally:
-                random.bit_generator.state = before
-                random.random((used, 2))
-
-    def _distance(self, point: int, others: list[int]) -> float:
-        rows, squares = (np.stack(parts) for parts in zip(*map(self._looked_at.get, [point, *others]), strict=True))
-        products = rows[1:] @ rows[0]
-        if self.bipolar:
-            products = abs(products)
-        return float((squares[1:] + squares[0] - 2.0 * products).min())
-
-    def _distances_to(self, chosen: list[int]) -> Any:
-        numbers = self.xp.asarray(chosen)
-        others, squares = self.points[numbers].T, self.squares[numbers]
-        distances = self.xp.empty(len(self.points))
-        for rows in _parts(self.points):
-            products = self.xp.ascontiguousarray(self.points[rows] @ others)
-            distances[rows] = _cuda.least_distances(self.xp, products, squares, self.squares[rows], self.bipolar)
-        return distances
-
-
-def _parts(points: Any) -> list[slice]:
-    """Slices of as many rows as are taken together on a device."""
-    return [slice(start, start + _DEVICE_ROWS) for start in range(0, len(points), _DEVICE_ROWS)]
-
-
 def _mini_batches(
-    problem: _Problem,
+    problem: Problem,
     n_clusters: int,
     batch_size: int,
     max_iter: int,
@@ -550,7 +514,7 @@ def _mini_batches(
         n_iter += 1
         batch = problem.part(random.integers(0, n, size=batch_size))
         labels, signs = batch.assign(centres.astype(problem.points.dtype))
-        sums, masses = _sums(batch.points, batch.weights, labels, signs, n_clusters)
+        sums, masses = problem.sums(batch.points, batch.weights, labels, signs, n_clusters)
         # Σ w |σx - c|² for the centres before they move
         cost = float(batch.weights @ batch.squares - 2.0 * np.vdot(sums, centres) + masses @ (centres**2).sum(axis=1))
         cost /= float(batch.weights.sum())
@@ -567,30 +531,6 @@ def _mini_batches(
     return Clustering(found.labels, found.signs, found.costs, n_iter)
 
 
-def _sums(
-    points: NDArray[Any],
-    weights: NDArray[np.float64],
-    labels: NDArray[np.intp],
-    signs: NDArray[np.int8],
-    n_clusters: int,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Sum of the weighted points of each cluster, and of their weights."""
-    if is_on_device(points):
-        return _array_sums(points, weights, labels, signs, n_clusters)
-    sums, masses = np.zeros((n_clusters, points.shape[1])), np.zeros(n_clusters)
-    kernels.cluster_sums(points, weights, labels, signs, sums, masses)
-    return sums, masses
-
-
-def _array_sums(points: Any, weights: Any, labels: Any, signs: Any, n_clusters: int) -> tuple[Any, Any]:
-    """`_sums` by functions of the array module of the points."""
-    xp = device_module(None, points)
-    order = xp.argsort(labels, kind="stable")
-    starts = xp.searchsorted(labels[order], xp.arange(n_clusters + 1))
-    sums = _cuda.sums_of_segments(xp, points, weights * signs, order, starts)
-    return sums, _cuda.sums_of_segments(xp, weights[:, np.newaxis], xp.ones(len(weights)), order, starts)[:, 0]
-
-
 def _fill_empty(
     labels: NDArray[np.intp], signs: NDArray[np.int8], distances: NDArray[np.float64], n_clusters: int
 ) -> None:
@@ -604,16 +544,3 @@ def _fill_empty(
             sizes[labels[point]] -= 1
             labels[point], signs[point] = empty.pop(0), 1
             sizes[labels[point]] = 1
-
-
-def _squared_distances(
-    points: NDArray[Any], centres: NDArray[Any], labels: NDArray[np.intp], signs: NDArray[np.int8]
-) -> NDArray[np.float64]:
-    """Squared distance of each point, times its sign, to its centre."""
-    xp = device_module(None, points)
-    squares, step = xp.empty(len(points)), _BLOCK_ROWS if xp is np else _DEVICE_ROWS
-    for start in range(0, len(points), step):
-        rows = slice(start, start + step)
-        apart = signs[rows, np.newaxis] * points[rows].astype(np.float64) - centres[labels[rows]]
-        squares[rows] = xp.einsum("ij,ij->i", apart, apart)
-    return squares

@@ -1,5 +1,4 @@
 from .base import Descriptor as Descriptor
-from .base import ItemTransformer as ItemTransformer
 from .cache import DamagedCacheWarning as DamagedCacheWarning
 from .color import ColorCells as ColorCells
 from .hog_lbp import HogLbp as HogLbp

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from os import PathLike
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bagwise._utils.records import Integer, parameter
 from bagwise.descriptors.base import Descriptor
-from bagwise.descriptors.functions import color_cells
-from bagwise.descriptors.registry import parameter_constraints
+from bagwise.descriptors.images import as_image, centres_in_unit_square, starts_of
+from bagwise.descriptors.registry import MOST_PIXELS
 
 __all__ = ["ColorCells"]
 
 
+@dataclass(eq=False, repr=False)
 class ColorCells(Descriptor):
     """Describe the cells of a regular grid by the mean and the standard deviation of red, green and blue, 6 numbers.
 
@@ -57,24 +59,22 @@ class ColorCells(Descriptor):
            [0.75, 0.5 ]], dtype=float32)
     """
 
-    _parameter_constraints: ClassVar[dict] = parameter_constraints("ColorCells")
+    color: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        cell: int = 8,
-        step: int = 8,
-        *,
-        max_side: int | None = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        cache: str | PathLike[str] | None = None,
-    ) -> None:
-        self.cell = cell
-        self.step = step
-        self.max_side = max_side
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.cache = cache
+    cell: int = parameter(8, Integer(1, MOST_PIXELS))
+    step: int = parameter(8, Integer(1, MOST_PIXELS))
 
     def _describe(self, content: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        return color_cells(content, self.cell, self.step)
+        from bagwise.descriptors._kernels import describe_cells
+
+        image = as_image(content)
+        planes = image[:, :, np.newaxis] if image.ndim == 2 else image
+        pixels = np.ascontiguousarray(planes, dtype=None if image.dtype == np.uint8 else np.float64)
+        height, width, n_planes = pixels.shape
+        rows, columns = (starts_of(side, self.cell, self.step) for side in (height, width))
+        values = np.empty((len(rows) * len(columns), 2 * n_planes), np.float32)
+        describe_cells(pixels, rows, columns, self.cell, values)
+        if n_planes == 1:
+            values = np.repeat(values, 3, axis=1)
+        middle = self.cell / 2
+        return values, centres_in_unit_square(rows + middle, columns + middle, height, width)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from os import PathLike
-from typing import Any, ClassVar
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise.descriptors.base import Descriptor
-from bagwise.descriptors.describing import unit_rows
+from bagwise._utils.records import Integer, OneOf, parameter
+from bagwise.descriptors.base import Descriptor, unit_rows
 from bagwise.descriptors.images import as_comparable, as_grey, centres_in_unit_square, starts_of
 from bagwise.descriptors.lbp import cell_histograms, uniform_bins
-from bagwise.descriptors.registry import parameter_constraints
+from bagwise.descriptors.registry import MOST_PIXELS
 
 __all__ = ["HogLbp", "hog_features"]
 
@@ -23,6 +23,7 @@ CLIP = 0.2
 FLAT = 1e-8
 
 
+@dataclass(eq=False, repr=False)
 class HogLbp(Descriptor):
     """Describe adjacent square cells by gradients (31 numbers) and uniform local binary patterns (58 numbers).
 
@@ -72,24 +73,9 @@ class HogLbp(Descriptor):
     <Bags: 1 bags, 20 rows x 89 features of float32, with positions>
     """
 
-    _parameter_constraints: ClassVar[dict] = parameter_constraints("HogLbp")
-
-    def __init__(
-        self,
-        cell: int = 8,
-        *,
-        form: str = "unit",
-        max_side: int | None = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        cache: str | PathLike[str] | None = None,
-    ) -> None:
-        self.cell = cell
-        self.form = form
-        self.max_side = max_side
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.cache = cache
+    cell: int = parameter(8, Integer(2, MOST_PIXELS))
+    _: KW_ONLY
+    form: str = parameter("unit", OneOf("unit", "root"))
 
     def _describe(self, content: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         from bagwise.descriptors._kernels import N_DIRECTIONS, gradient_histograms

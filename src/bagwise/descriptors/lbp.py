@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
-from os import PathLike
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from bagwise._utils.records import Integer, OneOf, parameter
 from bagwise.bags.bags import offsets_of
-from bagwise.descriptors.base import Descriptor, ItemTransformer
-from bagwise.descriptors.describing import Arrays
+from bagwise.descriptors.base import Arrays, Descriptor
 from bagwise.descriptors.images import as_comparable, centres_in_unit_square, starts_of
-from bagwise.descriptors.registry import parameter_constraints
+from bagwise.descriptors.registry import MOST_PIXELS
 
 __all__ = ["LBPD5", "LocalBinaryPatterns", "cell_histograms", "pattern_codes", "uniform_bins"]
 
@@ -62,6 +62,7 @@ def uniform_bins(others: int) -> NDArray[np.int64]:
     return np.where(uniform, np.cumsum(uniform) - 1, others)
 
 
+@dataclass(eq=False, repr=False)
 class LocalBinaryPatterns(Descriptor):
     """Count local binary patterns of 3 x 3 pixels, in the whole image or in cells.
 
@@ -107,26 +108,10 @@ class LocalBinaryPatterns(Descriptor):
     array([256., 256., 256., 256., 256., 256.], dtype=float32)
     """
 
-    _parameter_constraints: ClassVar[dict] = parameter_constraints("LocalBinaryPatterns")
-
-    def __init__(
-        self,
-        uniform: bool = False,
-        *,
-        cell: int | None = None,
-        normalize: str | None = "l1",
-        max_side: int | None = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        cache: str | PathLike[str] | None = None,
-    ) -> None:
-        self.uniform = uniform
-        self.cell = cell
-        self.normalize = normalize
-        self.max_side = max_side
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.cache = cache
+    uniform: bool = parameter(False, OneOf(True, False))
+    _: KW_ONLY
+    cell: int | None = parameter(None, Integer(1, MOST_PIXELS, optional=True))
+    normalize: str | None = parameter("l1", OneOf("l1", "l2", None))
 
     def _describe(self, content: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         image = as_comparable(content)
@@ -170,7 +155,8 @@ N_PATTERNS = 1 << 16
 RADIUS = 2
 
 
-class LBPD5(ItemTransformer):
+@dataclass(eq=False, repr=False)
+class LBPD5(Descriptor):
     """Count the 65,536 local binary patterns of 5 x 5 pixels, as sparse histograms of images.
 
     Bit b of a pixel's pattern is 1 if neighbour b is at least as bright as the pixel. The neighbours are the 16 pixels
@@ -205,20 +191,13 @@ class LBPD5(ItemTransformer):
     ((3, 65536), array([640, 512,  25]))
     """
 
-    _parameter_constraints: ClassVar[dict] = parameter_constraints("LBPD5")
+    n_words: ClassVar[int | None] = N_PATTERNS
 
-    def __init__(
-        self,
-        *,
-        max_side: int | None = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        cache: str | PathLike[str] | None = None,
-    ) -> None:
-        self.max_side = max_side
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.cache = cache
+    def _describe(self, content: Any) -> tuple[NDArray[np.float32], None]:
+        row = np.zeros((1, N_PATTERNS), np.float32)
+        arrays = self._compute(content)
+        row[0, arrays["patterns"]] = arrays["counts"]
+        return row, None
 
     def _compute(self, content: Any) -> Arrays:
         codes = pattern_codes(as_comparable(content), RADIUS)

@@ -2,31 +2,49 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 
 from bagwise._utils.extras import require
+from bagwise._utils.records import LARGEST, Integer, Such, parameter, plain
 from bagwise.bags.bags import Bags
 from bagwise.descriptors import efficientnet
-from bagwise.descriptors.base import Descriptor
-from bagwise.descriptors.describing import Arrays, arrays_of, join_bags
+from bagwise.descriptors.base import DEVICE, MOST_POINTS, Arrays, Descriptor, arrays_of, join_bags
 from bagwise.descriptors.efficientnet import NetworkTensors
 from bagwise.descriptors.images import as_image, centres_in_unit_square, shrink
 from bagwise.descriptors.networks import SIDE, Preprocessing, RunningNetwork, open_tensors
-from bagwise.descriptors.registry import parameter_constraints
-from bagwise.errors import BagwiseError, argument, in_python
+from bagwise.errors import BagwiseError, in_python
+from bagwise.runtime_network import LEAST_SIDE, MOST_SIDE
 
 __all__ = ["NetworkFeatures"]
 
 _HASH = "sha256:"
+_NETWORK = Such(lambda value: isinstance(value, (str, os.PathLike, NetworkTensors)), "'auto' or an ONNX file")
+_LAYER = Such(
+    lambda value: value is None or (isinstance(value, str) and 0 < len(value) <= LARGEST),
+    f"a string of 1 to {LARGEST} characters or None",
+)
 
 
+def _channels(above: float) -> Such:
+    """Rule of 3 numbers, for red, green and blue of pixels divided by 255."""
+
+    def accepts(value: Any) -> bool:
+        if not isinstance(value, list) or len(value) != 3:
+            return value is None
+        return all(type(number) in (int, float) and above < number <= LARGEST for number in value)
+
+    return Such(accepts, f"a list of 3 numbers above {above:g}, up to {LARGEST}, or None")
+
+
+@dataclass(eq=False, repr=False)
 class NetworkFeatures(Descriptor):
     """Describe images by the activations of a pretrained network, one vector for each position of its map.
 
@@ -93,40 +111,22 @@ class NetworkFeatures(Descriptor):
            [0.75, 0.25]], dtype=float32)
     """
 
-    _parameter_constraints: ClassVar[dict] = {
-        **parameter_constraints("NetworkFeatures"),
-        "network": [str, os.PathLike, NetworkTensors],
-        "layer": [str, None],
-        "mean": ["array-like", None],
-        "std": ["array-like", None],
+    color: ClassVar[bool] = True
+    assignment: ClassVar[str | Mapping[str, Any]] = {
+        "name": "localized",
+        "n_neighbors": 10,
+        "sharpness": 5.0,
+        "weighted": True,
     }
 
-    def __init__(
-        self,
-        network: Any = "auto",
-        *,
-        layer: str | None = None,
-        side: int | None = None,
-        mean: Any = None,
-        std: Any = None,
-        n_frames: int | None = None,
-        device: str | None = None,
-        max_side: int | None = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        cache: str | os.PathLike[str] | None = None,
-    ) -> None:
-        self.network = network
-        self.layer = layer
-        self.side = side
-        self.mean = mean
-        self.std = std
-        self.n_frames = n_frames
-        self.device = device
-        self.max_side = max_side
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.cache = cache
+    network: Any = parameter("auto", _NETWORK)
+    _: KW_ONLY
+    layer: str | None = parameter(None, _LAYER)
+    side: int | None = parameter(None, Integer(LEAST_SIDE, MOST_SIDE, optional=True))
+    mean: Any = parameter(None, _channels(-LARGEST))
+    std: Any = parameter(None, _channels(0))
+    n_frames: int | None = parameter(None, Integer(1, MOST_POINTS, optional=True))
+    device: str | None = parameter(None, DEVICE)
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, NDArray[np.float16]], **parameters: Any) -> Self:
@@ -157,22 +157,23 @@ class NetworkFeatures(Descriptor):
         descriptor : NetworkFeatures
         """
         given = NetworkTensors(network) if isinstance(network, Mapping) else network
-        copy = clone(self).set_params(network=given)
-        found = copy._settings()["network"]
-        expected = self.network if self._is_hash else self._settings()["network"]
+        other = copy.copy(self).set_params(network=given)
+        found = other.parameters["network"]
+        expected = self.network if self._is_hash else self.parameters["network"]
         if found != expected:
             what = "These tensors are" if isinstance(network, Mapping) else f"{os.fspath(network)!r} is"
             raise BagwiseError(f"{what} another network: {expected} is needed, got {found}.")
-        return copy
+        return other
 
     def embed(self) -> Self:
         """Return a copy that is made from the tensors of EfficientNet-Lite0, which models then hold; see `tensors`.
 
         Those of the last convolution are left out where the layer does not need them.
         """
-        self._check_parameters()
+        self._prepare()
         if self._is_packaged or isinstance(self.network, NetworkTensors):
-            return clone(self).set_params(network=NetworkTensors(self.tensors(wide=self.layer == efficientnet.WIDE)))
+            tensors = NetworkTensors(self.tensors(wide=self.layer == efficientnet.WIDE))
+            return copy.copy(self).set_params(network=tensors)
         raise BagwiseError(
             f"Only {efficientnet.NAME} can be embedded, not the network {self.network!r}: files of models never hold "
             "ONNX. Keep its file beside the model."
@@ -228,7 +229,7 @@ class NetworkFeatures(Descriptor):
         -------
         tensors : dict of str to ndarray of float16
         """
-        self._check_parameters()
+        self._prepare()
         if not (self._is_packaged or isinstance(self.network, NetworkTensors)):
             raise BagwiseError(
                 f"Only the tensors of {efficientnet.NAME} can be taken out, not those of {self.network!r}. A model "
@@ -271,10 +272,8 @@ class NetworkFeatures(Descriptor):
     def _tensors(self) -> NetworkTensors:
         return self.network if isinstance(self.network, NetworkTensors) else efficientnet.packaged_tensors()
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        for name, least in (("mean", -1000.0), ("std", 0.0)):
-            _three(getattr(self, name), name, least)
+    def _prepare(self) -> None:
+        super()._prepare()
         self._open()
 
     def _open(self, pooled: bool = False) -> RunningNetwork:
@@ -286,7 +285,7 @@ class NetworkFeatures(Descriptor):
                 f"This descriptor needs the network {self.network}, which is not stored with it. Name its ONNX file: "
                 f"{in_python('model.with_network(path), or Model.load(..., network=path)', '--network FILE')}."
             )
-        mean, std = _three(self.mean, "mean", -1000.0), _three(self.std, "std", 0.0)
+        mean, std = _three(self.mean), _three(self.std)
         if self._is_packaged or isinstance(self.network, NetworkTensors):
             preprocessing = Preprocessing(
                 mean or (efficientnet.MEAN,) * 3,
@@ -298,11 +297,16 @@ class NetworkFeatures(Descriptor):
 
         return open_file(os.fspath(self.network), self.layer, self.side, mean, std, self.device)
 
-    def _settings(self) -> dict[str, Any]:
-        """Return the parameters that results depend on; the network by its hash, and what it decided is written out."""
-        given = super()._settings()
-        if self._is_hash and all(given[name] is not None for name in ("layer", "side", "mean", "std")):
-            return given  # as a model file has it, which is used on words and histograms without the network, too
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What results depend on: the network by its hash, and what it decided is written out."""
+        given = super().parameters
+        if all(given[name] is not None for name in ("layer", "side", "mean", "std")):
+            # as a model file has it, which is used on words and histograms without the network, too
+            if isinstance(self.network, NetworkTensors):
+                return {**given, "network": _HASH + self.network.sha256}
+            if self._is_hash:
+                return given
         network = self._open()
         about = network.preprocessing
         return {
@@ -313,6 +317,17 @@ class NetworkFeatures(Descriptor):
             "mean": list(about.mean),
             "std": list(about.std),
         }
+
+    @classmethod
+    def from_parameters(cls, parameters: Any) -> Self:
+        """Build the descriptor from its `parameters`; the network is never a path, which another machine would open."""
+        made = super().from_parameters(parameters)
+        if made.network != "auto" and not made._is_hash:
+            raise BagwiseError(
+                f"network of {cls.__name__} must be 'auto', or 'sha256:' and 64 hexadecimal digits; "
+                f"got {made.network!r:.100}."
+            )
+        return made
 
     def _describe(self, content: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         values, positions, _ = self._run(content, self._open())
@@ -387,17 +402,9 @@ class PoolingNetworkFeatures(NetworkFeatures):
         return bags, np.concatenate(pooled)
 
 
-def _three(given: Sequence[float] | None, name: str, above: float) -> tuple[float, float, float] | None:
-    """Check a parameter of 3 numbers, one for each channel."""
+def _three(given: Any) -> tuple[float, float, float] | None:
+    """Return numbers of red, green and blue, which were checked, as floats."""
     if given is None:
         return None
-    try:
-        numbers = np.asarray(given, np.float64)
-    except (TypeError, ValueError):
-        numbers = np.empty(0)
-    if numbers.shape != (3,) or not ((numbers > above) & (numbers <= 1000)).all():
-        raise BagwiseError(
-            f"{argument(name)} must be 3 numbers above {above:g}, up to 1000, for red, green and blue of pixels "
-            f"divided by 255; got {given!r:.100}."
-        )
-    return float(numbers[0]), float(numbers[1]), float(numbers[2])
+    red, green, blue = map(float, plain(given))
+    return red, green, blue

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from os import PathLike
-from typing import Any, ClassVar
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bagwise._utils.records import Integer, OneOf, parameter
 from bagwise.descriptors.base import Descriptor
 from bagwise.descriptors.images import as_grey, as_rgb, centres_in_unit_square, starts_of
-from bagwise.descriptors.registry import parameter_constraints
+from bagwise.descriptors.registry import MOST_PIXELS
 
 __all__ = ["Patches"]
 
@@ -18,6 +19,7 @@ __all__ = ["Patches"]
 FLAT = 1e-8
 
 
+@dataclass(eq=False, repr=False)
 class Patches(Descriptor):
     """Take the pixels of square patches on a regular grid as descriptors.
 
@@ -55,28 +57,16 @@ class Patches(Descriptor):
            [0.75      , 0.33333334]], dtype=float32)
     """
 
-    _parameter_constraints: ClassVar[dict] = parameter_constraints("Patches")
+    patch: int = parameter(8, Integer(1, MOST_PIXELS))
+    _: KW_ONLY
+    step: int = parameter(4, Integer(1, MOST_PIXELS))
+    mode: str = parameter("grey", OneOf("grey", "rgb"))
+    normalize: str | None = parameter("standard", OneOf("mean", "standard", "l2", None))
 
-    def __init__(
-        self,
-        patch: int = 8,
-        *,
-        step: int = 4,
-        mode: str = "grey",
-        normalize: str | None = "standard",
-        max_side: int | None = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        cache: str | PathLike[str] | None = None,
-    ) -> None:
-        self.patch = patch
-        self.step = step
-        self.mode = mode
-        self.normalize = normalize
-        self.max_side = max_side
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.cache = cache
+    @property
+    def color(self) -> bool:  # type: ignore[override]
+        """Whether images are opened in colour."""
+        return self.mode == "rgb"
 
     def _describe(self, content: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         channels = as_rgb(content, 'Patches(mode="rgb")') if self.mode == "rgb" else as_grey(content)[np.newaxis]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from numbers import Integral
-from os import PathLike
 from typing import Any, ClassVar, Self
 
 import joblib
@@ -18,11 +17,10 @@ from sklearn.utils import Tags
 from sklearn.utils.extmath import randomized_svd
 from sklearn.utils.validation import check_is_fitted
 
-from bagwise._compat import HasMethods, Interval, StrOptions
 from bagwise._utils.checks import as_values
-from bagwise.descriptors.base import Descriptor, ItemTransformer
+from bagwise._utils.records import Integer, OneOf, Such, parameter
+from bagwise.descriptors.base import Descriptor, unit_rows
 from bagwise.descriptors.cache import ArrayCache
-from bagwise.descriptors.describing import unit_rows
 from bagwise.errors import BagwiseError
 from bagwise.sources.collection import as_text, load_texts
 
@@ -144,8 +142,21 @@ _SPLITTERS: dict[str, Callable[[str], list[str]]] = {
     "sentences": split_sentences,
     "lines": partial(split_sentences, line_breaks=True),
 }
+_CALLABLE = Such(lambda value: value is None or callable(value), "a function or None")
+_SPLITTER = Such(lambda value: callable(value) or value in _SPLITTERS, "'sentences', 'lines' or a function")
+_VECTORIZER = Such(
+    lambda value: value is None or (hasattr(value, "fit_transform") and hasattr(value, "transform")),
+    "an estimator with fit_transform and transform, or None",
+)
+_SEED = Such(
+    lambda value: (
+        value is None or isinstance(value, np.random.RandomState) or (type(value) is int and 0 <= value < 2**32)
+    ),
+    "an integer from 0 to 4294967295, a RandomState or None",
+)
 
 
+@dataclass(eq=False, repr=False)
 class SentenceVectors(Descriptor):
     """Describe texts by one vector for each sentence.
 
@@ -211,38 +222,15 @@ class SentenceVectors(Descriptor):
     """
 
     modality: ClassVar[str] = "texts"
-    _parameter_constraints: ClassVar[dict] = {
-        **ItemTransformer._parameter_constraints,
-        "n_components": [Interval(Integral, 1, None, closed="left")],
-        "embedding": [callable, None],
-        "vectorizer": [HasMethods(["fit_transform", "transform"]), None],
-        "splitter": [StrOptions(set(_SPLITTERS)), callable],
-        "normalize": ["boolean"],
-        "random_state": ["random_state"],
-    }
+    max_side: ClassVar[None] = None  # type: ignore[misc]
 
-    def __init__(
-        self,
-        n_components: int = 50,
-        *,
-        embedding: Callable[[list[str]], Any] | None = None,
-        vectorizer: Any = None,
-        splitter: str | Callable[[str], list[str]] = "sentences",
-        normalize: bool = True,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        cache: str | PathLike[str] | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.embedding = embedding
-        self.vectorizer = vectorizer
-        self.splitter = splitter
-        self.normalize = normalize
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.cache = cache
+    n_components: int = parameter(50, Integer(1))
+    _: KW_ONLY
+    embedding: Callable[[list[str]], Any] | None = parameter(None, _CALLABLE)
+    vectorizer: Any = parameter(None, _VECTORIZER)
+    splitter: str | Callable[[str], list[str]] = parameter("sentences", _SPLITTER)
+    normalize: bool = parameter(True, OneOf(True, False))
+    random_state: Any = parameter(None, _SEED)
 
     def fit(self, X: Any = None, y: Any = None, on_error: str = "raise") -> Self:
         """Learn vocabulary, weights and decomposition from all sentences. With `embedding`, learn nothing.
@@ -259,7 +247,7 @@ class SentenceVectors(Descriptor):
         -------
         self : SentenceVectors
         """
-        self._check_parameters()
+        self.check()
         if self.embedding is not None:
             return self
         texts = load_texts(X, on_error)

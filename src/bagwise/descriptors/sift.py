@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from os import PathLike
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bagwise._utils.extras import require
-from bagwise.descriptors.base import Descriptor
-from bagwise.descriptors.describing import unit_rows
-from bagwise.descriptors.functions import checked_scales, sift_on_grid, to_space
-from bagwise.descriptors.images import as_grey, as_rgb
-from bagwise.descriptors.registry import parameter_constraints
+from bagwise._utils.records import Integer, Number, Numbers, OneOf, parameter
+from bagwise.descriptors.base import MOST_POINTS, Descriptor, unit_rows
+from bagwise.descriptors.images import as_grey, as_rgb, centres_in_unit_square, starts_of
+from bagwise.descriptors.registry import MOST_PIXELS
 from bagwise.errors import BagwiseError
 
-__all__ = ["ColorSIFT", "DenseSIFT", "KeypointSIFT"]
+__all__ = ["ColorSIFT", "DenseSIFT", "KeypointSIFT", "cell_weights", "gaussian", "sift_on_grid", "to_space"]
+
+N_CELLS = 4
+N_NUMBERS = 128
+# Descriptors with a smaller norm before normalisation are zero.
+FLAT = 1e-8
+CLIP = 0.2
 
 
+@dataclass(eq=False, repr=False)
 class DenseSIFT(Descriptor):
     """Describe patches on a regular grid by SIFT: histograms of gradient directions in 4 x 4 cells, 128 numbers.
 
@@ -87,41 +96,23 @@ class DenseSIFT(Descriptor):
            [0.525 , 0.4125]], dtype=float32)
     """
 
-    _parameter_constraints: ClassVar[dict] = parameter_constraints("DenseSIFT")
-
-    def __init__(
-        self,
-        step: int = 8,
-        patch: int = 16,
-        scales: Any = (1.0,),
-        *,
-        smoothing: float = 0.0,
-        max_side: int | None = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        cache: str | PathLike[str] | None = None,
-    ) -> None:
-        self.step = step
-        self.patch = patch
-        self.scales = scales
-        self.smoothing = smoothing
-        self.max_side = max_side
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.cache = cache
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        checked_scales(self.scales)
+    step: int = parameter(8, Integer(1, MOST_PIXELS))
+    patch: int = parameter(16, Integer(4, MOST_PIXELS))
+    scales: Any = parameter((1.0,), Numbers())
+    _: KW_ONLY
+    smoothing: float = parameter(0.0, Number())
 
     def _channels(self, content: Any) -> NDArray[np.float32]:
         """Channels of an image, shape (C, H, W)."""
         return as_grey(content)[np.newaxis]
 
     def _describe(self, content: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        return sift_on_grid(self._channels(content), self.step, self.patch, self.scales, self.smoothing)
+        return sift_on_grid(
+            self._channels(content), self.step, self.patch, list(map(float, self.scales)), self.smoothing
+        )
 
 
+@dataclass(eq=False, repr=False)
 class ColorSIFT(DenseSIFT):
     """Describe patches of colour images on a regular grid by SIFT in each channel of a colour space.
 
@@ -161,35 +152,19 @@ class ColorSIFT(DenseSIFT):
     <Bags: 1 bags, 6 rows x 256 features of float32, with positions>
     """
 
-    _parameter_constraints: ClassVar[dict] = parameter_constraints("ColorSIFT")
+    color: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        space: str = "opponent",
-        *,
-        step: int = 8,
-        patch: int = 16,
-        scales: Any = (1.0,),
-        smoothing: float = 0.0,
-        max_side: int | None = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        cache: str | PathLike[str] | None = None,
-    ) -> None:
-        self.space = space
-        self.step = step
-        self.patch = patch
-        self.scales = scales
-        self.smoothing = smoothing
-        self.max_side = max_side
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.cache = cache
+    space: str = parameter("opponent", OneOf("opponent", "rg", "c", "rgb"))
+    _: KW_ONLY
+    step: int = parameter(8, Integer(1, MOST_PIXELS))
+    patch: int = parameter(16, Integer(4, MOST_PIXELS))
+    scales: Any = parameter((1.0,), Numbers())
 
     def _channels(self, content: Any) -> NDArray[np.float32]:
         return to_space(as_rgb(content, "ColorSIFT"), self.space)
 
 
+@dataclass(eq=False, repr=False)
 class KeypointSIFT(Descriptor):
     """Find interest points and describe them by SIFT, at their own scale and rotation. Needs ``bagwise[app]``.
 
@@ -232,31 +207,14 @@ class KeypointSIFT(Descriptor):
     (128, array([0.6, 0.4], dtype=float32))
     """
 
-    _parameter_constraints: ClassVar[dict] = parameter_constraints("KeypointSIFT")
+    n_keypoints: int | None = parameter(None, Integer(1, MOST_POINTS, optional=True))
+    _: KW_ONLY
+    contrast_threshold: float = parameter(0.04, Number())
+    edge_threshold: float = parameter(10.0, Number(above_zero=True))
+    sigma: float = parameter(1.6, Number(above_zero=True))
 
-    def __init__(
-        self,
-        n_keypoints: int | None = None,
-        *,
-        contrast_threshold: float = 0.04,
-        edge_threshold: float = 10.0,
-        sigma: float = 1.6,
-        max_side: int | None = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        cache: str | PathLike[str] | None = None,
-    ) -> None:
-        self.n_keypoints = n_keypoints
-        self.contrast_threshold = contrast_threshold
-        self.edge_threshold = edge_threshold
-        self.sigma = sigma
-        self.max_side = max_side
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.cache = cache
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _prepare(self) -> None:
+        super()._prepare()
         require("cv2", "app", "KeypointSIFT")
 
     def _describe(self, content: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -283,3 +241,78 @@ class KeypointSIFT(Descriptor):
         height, width = grey.shape
         places = (np.array([point.pt for point in points]) + 0.5) / (width, height)
         return unit_rows(values), np.clip(places, 0, 1)
+
+
+def sift_on_grid(
+    channels: NDArray[np.float32], step: int, patch: int, scales: Sequence[float], smoothing: float
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Describe channels of shape (C, H, W), side by side."""
+    from bagwise.descriptors import _kernels as kernels
+
+    n_channels, height, width = channels.shape
+    grids = []
+    for size in (patch * factor for factor in scales):
+        grids.append([starts_of(side, size, step) + int(size) // 2 for side in (height, width)])
+    n_points = sum(len(rows) * len(columns) for rows, columns in grids)
+    values = np.empty((n_points, n_channels * N_NUMBERS), np.float32)
+    smoothed = np.empty((height, width), np.float32)
+    planes = np.empty((height, width, kernels.N_ORIENTATIONS), np.float32)
+    start = 0
+    for factor, (rows, columns) in zip(scales, grids, strict=True):
+        end = start + len(rows) * len(columns)
+        if end == start:
+            continue
+        firsts, weights = cell_weights(patch * factor / N_CELLS)
+        for c in range(n_channels):
+            kernels.smooth(channels[c], gaussian(smoothing * factor), smoothed)
+            kernels.orient(smoothed, planes)
+            part = values[start:end, c * N_NUMBERS : (c + 1) * N_NUMBERS]
+            kernels.describe_grid(planes, rows, columns, firsts, weights, part)
+            kernels.normalize(part, CLIP, FLAT)
+        start = end
+    positions = [centres_in_unit_square(rows + 0.5, columns + 0.5, height, width) for rows, columns in grids]
+    return values, np.concatenate(positions)
+
+
+@functools.lru_cache(maxsize=64)
+def gaussian(sigma: float) -> NDArray[np.float32]:
+    """Middle and right half of a Gaussian filter, truncated at four standard deviations."""
+    if sigma == 0:
+        return np.ones(1, np.float32)
+    half = np.exp(-0.5 * (np.arange(int(4 * sigma + 0.5) + 1) / sigma) ** 2)
+    return (half / (half[0] + 2 * half[1:].sum())).astype(np.float32)
+
+
+@functools.lru_cache(maxsize=64)
+def cell_weights(cell: float) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """First pixel of each of four cells, relative to the centre of the patch, and the weights of its pixels.
+
+    A triangle of the cell's width to both sides of its centre, times a Gaussian around the centre of the patch.
+    """
+    middles = (np.arange(N_CELLS) - (N_CELLS - 1) / 2) * cell
+    firsts = np.floor(middles - cell).astype(np.int64) + 1
+    at = firsts[:, np.newaxis] + np.arange(math.ceil(2 * cell))
+    triangles = np.maximum(0.0, 1.0 - np.abs(at - middles[:, np.newaxis]) / cell)
+    return firsts, (triangles * np.exp(-0.5 * (at / (N_CELLS / 2 * cell)) ** 2)).astype(np.float32)
+
+
+def to_space(rgb: NDArray[Any], space: str) -> NDArray[np.float32]:
+    """Convert planes of red, green and blue, shape (3, H, W), to the channels of a colour space.
+
+    Computed in float64: rounding errors of float32 in a colourless area would become texture by normalisation.
+    """
+    if space == "rgb":
+        return rgb.astype(np.float32)
+    red, green, blue = rgb.astype(np.float64)
+    if space == "rg":
+        total = red + green + blue
+        return np.stack([_quotient(red, total), _quotient(green, total)]).astype(np.float32)
+    first, second = (red - green) / np.sqrt(2), (red + green - 2 * blue) / np.sqrt(6)
+    third = (red + green + blue) / np.sqrt(3)
+    if space == "c":
+        first, second = _quotient(first, third), _quotient(second, third)
+    return np.stack([first, second, third]).astype(np.float32)
+
+
+def _quotient(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.divide(a, b, out=np.zeros_like(a), where=b != 0)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from math import ceil, prod, sqrt
-from os import PathLike
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,11 +13,10 @@ from numpy.typing import NDArray
 
 from bagwise._utils.checks import as_numpy
 from bagwise._utils.extras import require
-from bagwise.descriptors.base import Descriptor
-from bagwise.descriptors.describing import unit_rows
-from bagwise.descriptors.functions import checked_scales
+from bagwise._utils.records import Integer, Number, Numbers, OneOf, parameter
+from bagwise.descriptors.base import MOST_POINTS, Descriptor, unit_rows
 from bagwise.descriptors.images import GREY_WEIGHTS
-from bagwise.descriptors.registry import parameter_constraints
+from bagwise.descriptors.registry import SIDE
 from bagwise.errors import BagwiseError
 
 __all__ = ["GreyFrames", "SpaceTimePoints", "VideoHogHof", "describe_points", "find_points"]
@@ -207,6 +205,7 @@ _TIME_CELLS, _SIDE_CELLS = 2, 3
 _HALF_SIDE, _HALF_TIME = 9.0, 4.0
 
 
+@dataclass(eq=False, repr=False)
 class VideoHogHof(Descriptor):
     """Describe videos by histograms of gradients (HOG) and of optical flow (HOF) at space-time interest points.
 
@@ -272,44 +271,26 @@ class VideoHogHof(Descriptor):
     """
 
     modality: ClassVar[str] = "videos"
-    _parameter_constraints: ClassVar[dict] = parameter_constraints("VideoHogHof")
 
-    def __init__(
-        self,
-        features: str = "hog+hof",
-        *,
-        sigmas: Any = (2.0, 4.0),
-        taus: Any = (1.414, 2.0),
-        threshold: float = 1e-10,
-        max_points: int | None = None,
-        max_side: int | None = 320,
-        still: float = 0.4,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        cache: str | PathLike[str] | None = None,
-    ) -> None:
-        self.features = features
-        self.sigmas = sigmas
-        self.taus = taus
-        self.threshold = threshold
-        self.max_points = max_points
-        self.max_side = max_side
-        self.still = still
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.cache = cache
+    features: str = parameter("hog+hof", OneOf("hog+hof", "hog", "hof"))
+    _: KW_ONLY
+    sigmas: Any = parameter((2.0, 4.0), Numbers())
+    taus: Any = parameter((1.414, 2.0), Numbers())
+    threshold: float = parameter(1e-10, Number())
+    max_points: int | None = parameter(None, Integer(1, MOST_POINTS, optional=True))
+    max_side: int | None = parameter(320, SIDE)
+    still: float = parameter(0.4, Number())
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        checked_scales(self.sigmas, "sigmas")
-        checked_scales(self.taus, "taus")
+    def _prepare(self) -> None:
+        super()._prepare()
         if "hof" in self.features:
             require("cv2", "app", "Optical flow")
 
     def _describe(self, content: Any) -> tuple[NDArray[np.float32], NDArray[Any]]:
         frames = GreyFrames(content, self.max_side)
-        sigmas, taus = checked_scales(self.sigmas, "sigmas"), checked_scales(self.taus, "taus")
-        points = find_points(frames, sigmas, taus, threshold=self.threshold)
+        points = find_points(
+            frames, list(map(float, self.sigmas)), list(map(float, self.taus)), threshold=self.threshold
+        )
         if self.max_points is not None:
             points = points.strongest(self.max_points)
         positions = (points.places[:, [2, 1]] + 0.5) / (frames.width, frames.height)

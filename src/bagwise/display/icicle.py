@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bagwise._utils.text import count, how_many
 from bagwise.display.svg import element, text
-from bagwise.display.texts import clean, count, one_line, percent, plural, shortened
+from bagwise.display.texts import clean, one_line, percent, shortened
 
 __all__ = ["N_TONES", "Tree", "TreeRow", "icicle_chart", "script_data", "tree_script"]
 
@@ -127,7 +128,7 @@ def icicle_chart(tree: Tree) -> str:
             if wide >= _NARROW:
                 parts.append(_segment(tree, row, k, _HEAD + start, top, wide))
             start += wide
-    label = f"Hierarchy of {plural(tree.n_words, 'word')}: each row is a cut, a group lies above its parts"
+    label = f"Hierarchy of {how_many(tree.n_words, 'words')}: each row is a cut, a group lies above its parts"
     box = f"0 0 {_WIDTH:g} {_ROW * len(tree.rows):g}"
     return element("svg", *parts, class_="icicle", viewBox=box, role="img", aria_label=label)
 

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from bagwise.display.texts import clean, count, one_line
+from bagwise._utils.text import count
+from bagwise.display.texts import clean, one_line
 
 __all__ = ["DARK", "LIGHT", "N_LEVELS", "Axis", "bar", "contrast", "element", "line", "linear_axis", "log_axis"]
 __all__ += ["path", "shades", "text", "thinned"]

@@ -7,10 +7,11 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from bagwise._utils.text import escape_character
+from bagwise._utils import text
+from bagwise._utils.text import count, escape_character
 
-__all__ = ["clean", "count", "digits_for", "fixed", "number", "one_line", "percent", "percent_of", "plain", "plural"]
-__all__ += ["rounded_sums", "rounded_to_sum", "seconds", "shortened"]
+__all__ = ["clean", "digits_for", "fixed", "number", "one_line", "percent", "percent_of", "plain", "rounded_sums"]
+__all__ += ["rounded_to_sum", "seconds", "shortened"]
 
 _UNSEEN = re.compile(
     "["
@@ -25,51 +26,33 @@ _MINUS = "\u2212"
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def clean(text: str) -> str:
+def clean(content: str) -> str:
     r"""Escape characters that are invisible or cannot be encoded.
 
     >>> print(clean("caf\udce9"), clean("exe.\u202egpj"), clean("a\x00b"))
     caf\xe9 exe.\u202egpj a\x00b
     """
-    return _UNSEEN.sub(lambda match: escape_character(match[0]), text.replace("\r\n", "\n"))
+    return _UNSEEN.sub(lambda match: escape_character(match[0]), content.replace("\r\n", "\n"))
 
 
-def one_line(text: str) -> str:
+def one_line(name: str) -> str:
     """Clean a name; show line breaks and tabs as symbols, and a blank name as ``(empty)``."""
-    return clean(text).replace("\n", "⏎").replace("\t", "⇥") if text.strip() else "(empty)"
+    return clean(name).replace("\n", "⏎").replace("\t", "⇥") if name.strip() else "(empty)"
 
 
-def shortened(text: str, length: int) -> str:
+def shortened(name: str, length: int) -> str:
     """Clean a name and truncate it to `length` characters."""
-    shown = one_line(text)
-    return shown if len(shown) <= length else f"{shown[: length - 1]}…"
+    return text.shortened(one_line(name), length)
 
 
 def percent(fraction: float) -> str:
-    """Format a fraction as a percentage with one decimal; only 0 and 1 themselves round to 0 and 100."""
-    if 0 < fraction < 0.0005:
-        return f"<0.1{_THIN_SPACE}%"
-    if 0.9995 <= fraction < 1:
-        return f">99.9{_THIN_SPACE}%"
-    return f"{100 * fraction:.1f}{_THIN_SPACE}%"
+    """Format a fraction as `bagwise._utils.text.percent` does, with a space that does not break."""
+    return text.percent(fraction).replace(" ", _THIN_SPACE)
 
 
 def percent_of(part: float, whole: float) -> str:
     """Format a part of a whole as a percentage; a dash if the whole is 0."""
     return percent(part / whole) if whole else "–"
-
-
-def count(value: int) -> str:
-    """Format an integer, from 10,000 on with commas."""
-    return f"{value:,}" if abs(value) >= 10_000 else str(value)
-
-
-def plural(value: int, thing: str) -> str:
-    """Format a number with its noun: ``plural(1, "word")`` is ``"1 word"``."""
-    if value == 1:
-        return f"1 {thing}"
-    ending = "es" if thing.endswith("s") else "s"
-    return f"{count(value)} {thing}{ending}"
 
 
 def number(value: float, digits: int = 4) -> str:
@@ -141,14 +124,5 @@ def plain(value: str | int | float | bool) -> str:
 
 
 def seconds(value: float) -> str:
-    """Format a time in milliseconds, seconds, minutes or hours."""
-    space = _THIN_SPACE
-    if value < 0.9995:
-        return f"{1000 * value:.3g}{space}ms"
-    if value < 59.95:
-        return f"{value:.3g}{space}s"
-    whole = round(value)
-    hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
-    if hours:
-        return f"{count(hours)}{space}h {minutes:02d}{space}min"
-    return f"{minutes}{space}min {rest:02d}{space}s"
+    """Format a time as `bagwise._utils.text.duration` does, with spaces that do not break."""
+    return text.duration(value).replace(" ", _THIN_SPACE)

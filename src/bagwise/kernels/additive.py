@@ -23,14 +23,13 @@ import scipy.sparse as sp
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
-from bagwise._utils.checks import as_values, check_n_jobs
-from bagwise._utils.devices import check_device_memory, device_module, where_given
+from bagwise._utils.backends import backend
+from bagwise._utils.checks import check_n_jobs
 from bagwise._utils.matrices import check_non_negative
 from bagwise._utils.threads import run_over_ranges
 from bagwise._utils.validation import check_array
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.kernels import _kernels as loops
-from bagwise.kernels._cuda import jensen_shannon_words, pair_sums
 
 __all__ = [
     "KERNELS",
@@ -40,6 +39,7 @@ __all__ = [
     "hellinger",
     "intersection",
     "jensen_shannon",
+    "jensen_shannon_words",
     "linear",
 ]
 
@@ -121,12 +121,15 @@ def additive_kernel(
     """
     if kernel not in KERNELS:
         raise unknown_name("kernel", kernel, KERNELS)
-    xp = device_module(device, X)
-    if xp is not np:
-        return where_given(_array_kernel(xp, X, Y, kernel), X)
+    matrix: NDArray[Any] = backend("kernels", device, X).kernel_matrix(X, Y, kernel, n_jobs)
+    return matrix
+
+
+def kernel_matrix(X: Any, Y: Any, kernel: str, n_jobs: int | None) -> NDArray[Any]:
+    """`additive_kernel` on the host."""
     X = _check(X, "X", kernel)
     Y = X if Y is None else _check(Y, "Y", kernel)
-    dtype = _common_type(X, Y)
+    dtype = common_type(X, Y)
     if kernel in ("hellinger", "linear"):
         product = (_root(X) @ _root(Y).T) if kernel == "hellinger" else X @ Y.T
         return (product.toarray() if sp.issparse(product) else product).astype(dtype, copy=False)
@@ -161,36 +164,11 @@ def additive_kernel(
     return K.astype(dtype, copy=False)
 
 
-def _common_type(X: Any, Y: Any) -> type[np.floating]:
+def common_type(X: Any, Y: Any) -> type[np.floating]:
+    """Return the type of the kernel of two matrices, which must have as many words."""
     if X.shape[1] != Y.shape[1]:
         raise BagwiseError(f"X has {X.shape[1]} words and Y {Y.shape[1]}; the vocabularies must be the same.")
     return np.float32 if X.dtype == Y.dtype == np.float32 else np.float64
-
-
-def _array_kernel(xp: Any, X: Any, Y: Any, kernel: str) -> Any:
-    """`additive_kernel` of dense matrices by functions of an array module."""
-    X = _check_array(xp, X, "X", kernel)
-    Y = X if Y is None else _check_array(xp, Y, "Y", kernel)
-    dtype = _common_type(X, Y)
-    if xp is not np:
-        need = np.dtype(dtype).itemsize * (X.shape[0] * Y.shape[0] + X.size + Y.size)
-        check_device_memory(need, f"The kernels of {X.shape[0]} x {Y.shape[0]} histograms", "give fewer rows at a time")
-    X, Y = X.astype(dtype, copy=False), Y.astype(dtype, copy=False)
-    if kernel == "linear":
-        return X @ Y.T
-    return xp.sqrt(X) @ xp.sqrt(Y).T if kernel == "hellinger" else pair_sums(xp, kernel, X, Y)
-
-
-def _check_array(xp: Any, X: Any, name: str, kernel: str) -> Any:
-    if sp.issparse(X):
-        raise BagwiseError(
-            f"{name} is sparse; kernels of sparse matrices are not computed on a device. Use device='cpu', or "
-            f"convert it to dense (.toarray(), {8 * X.shape[0] * X.shape[1]} bytes)."
-        )
-    X = as_values(X, None, name, xp)
-    if kernel != "linear":
-        check_non_negative(X, f"The {kernel} kernel", "Use kernel='linear', or counts.")
-    return X
 
 
 def _check(X: Any, name: str, kernel: str) -> Any:
@@ -200,6 +178,17 @@ def _check(X: Any, name: str, kernel: str) -> Any:
     if kernel != "linear":
         check_non_negative(X, f"The {kernel} kernel", "Use kernel='linear', or counts.")
     return X
+
+
+def jensen_shannon_words(x: NDArray[np.float64], z: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Elementwise Jensen-Shannon kernel of two arrays, without cancellation.
+
+    With ``r = min / max``, it is ``((min + max) log2(1 + r) - min log2 r) / 2``.
+    """
+    low, high = np.minimum(x, z), np.maximum(x, z)
+    ratio = low / np.where(high > 0, high, 1.0)
+    logs = np.log(np.where(ratio > 0, ratio, 1.0))
+    return ((low + high) * np.log1p(ratio) - low * logs) / (2 * np.log(2))
 
 
 def _root(X: Any) -> Any:

@@ -21,7 +21,7 @@ MOST_GROUPS, MOST_COLUMNS = 1000, 256
 
 @dataclass(frozen=True, eq=False)
 class GroupStatistics:
-    """What is kept of the data for merging groups again; see `bagwise.merging.constrained`.
+    """What is kept of the data for merging groups again; see `bagwise.merging.edits`.
 
     Parameters
     ----------

@@ -48,6 +48,11 @@ class Scoring(ABC):
     def __init__(self, states: NDArray[np.float64]) -> None:
         self.states = states
 
+    @property
+    def n_words(self) -> int:
+        """Number of words."""
+        return len(self.states)
+
     @abstractmethod
     def terms(self, states: NDArray[np.float64]) -> NDArray[np.float64]:
         """Compute g for each row of an array of states."""

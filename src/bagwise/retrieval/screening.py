@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise._utils.devices import to_host
-from bagwise.kernels._cuda import pair_sums
 from bagwise.retrieval._plain import CHI2, EUCLIDEAN, INNER, INTERSECTION, keys_of
 
 __all__ = ["kth_smallest", "possible_items"]
@@ -106,6 +105,8 @@ def _shared(xp: Any, kind: int, queries: Any, rows: Any) -> Any:
     if kind in (INNER, EUCLIDEAN):
         return queries @ rows.T
     if xp is not np:
+        from bagwise.gpu.kernels import pair_sums  # deferred: searches on the host do without it
+
         half = np.float32(0.5 if kind == CHI2 else 1.0)  # the chi² kernel is twice that
         return pair_sums(xp, "intersection" if kind == INTERSECTION else "chi2", queries, rows) * half
     from bagwise.retrieval import _kernels as kernels  # deferred: compiled code takes long to load

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,13 +12,13 @@ from typing import Any
 from bagwise._io.storage import Url, as_place
 from bagwise._utils.text import how_many, unquote_formula
 from bagwise.errors import BagwiseError, argument, in_python
-from bagwise.sources.columns import USUAL_LABEL, chosen_column, shortened, split_name, usual_column
 from bagwise.sources.limits import Limits
+from bagwise.sources.roles import USUAL, assign_roles, shortened, split_name
 
 __all__ = ["Annotations", "LabelFile", "annotations_of"]
 
 # Names of columns with the names of items, in lower case; the first that is there is taken.
-USUAL_ID = ("id", "filename", "file_name", "file", "filepath", "path", "image", "image_id", "item", "name")
+_USUAL_ID = ("id", "filename", "file_name", "file", "filepath", "path", "image", "image_id", "item", "name")
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,7 @@ class LabelFile:
     split: str | None = None
     sep: str | None = None
     sheet: str | None = None
+    header: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -60,20 +61,14 @@ def annotations_of(given: Any, what: str, ids: Sequence[str], source: str, limit
         given = LabelFile(given)
     if not isinstance(given, LabelFile):
         raise BagwiseError(
-            f"{what}s must be a mapping from ids, or the path of a CSV or TSV file with columns id and {what}; "
+            f"{what}s must be a mapping from ids, or the path of a table with columns id and {what}; "
             f"got {type(given).__name__}."
         )
     place = as_place(given.path)
     if not isinstance(place, Url) and not Path(place).is_file():
         raise BagwiseError(
-            f"There is no file {os.fspath(given.path)}. {what.capitalize()}s come from a CSV, TSV, Excel or Parquet "
-            f"file with columns filename and {what}."
-        )
-    end = os.path.splitext(place)[1].lower()
-    if end in (".json", ".jsonl", ".xls", ".ods", ".npz"):
-        raise BagwiseError(
-            f"{os.fspath(given.path)} cannot be used for {what}s: give a CSV, TSV, .xlsx or Parquet file with columns "
-            f"filename and {what}, not {end}."
+            f"There is no file {os.fspath(given.path)}. {what.capitalize()}s come from a CSV, TSV, JSON lines, Excel, "
+            f"Parquet or SQLite file with columns filename and {what}."
         )
     try:
         return _read_file(given, what, ids, source, limits)
@@ -102,77 +97,82 @@ def _check_ids(ids: Sequence[str], found: Mapping[str, Any], what: str, source: 
 
 
 def _read_file(file: LabelFile, what: str, ids: Sequence[str], source: str, limits: Limits) -> Annotations:
-    from bagwise.sources.contents import local_copy
-    from bagwise.sources.delimited import read_rows
+    from bagwise.sources.contents import as_file  # deferred: these read collections
+    from bagwise.sources.read_table import TABLE_ENDINGS, Layout, read_table, table_ending
 
-    with local_copy(file.path, limits) as path:
-        header, rows = read_rows(path, limits, sep=file.sep, sheet=file.sheet)
-    id_at, label_at, split_at = _columns(file, header, what)
+    name = os.path.basename(os.fspath(file.path))
+    end = table_ending(name)
+    if end not in (*TABLE_ENDINGS, ".txt", ""):
+        raise BagwiseError(
+            f"give a CSV, TSV, JSON lines, .xlsx, Parquet or SQLite file with columns filename and {what}, not {end}"
+        )
+    table = read_table(as_file(file.path), name, Layout(file.sep, file.sheet, header=file.header), limits)
+    if table.bad:
+        raise BagwiseError(f"row {table.bad[0][0]}: {table.bad[0][1]}")
+    id_column, label_column, split_column = _columns(file, table.names, what)
+    n = table.columns.num_rows
+    names = table.strings(id_column)
+    label_sets = [()] * n if label_column is None else table.string_sets(label_column)
+    parts = [""] * n if split_column is None else table.strings(split_column)
     match = _Matching(ids)
     labels: dict[str, list[str]] = {}
     splits: dict[str, str | None] = {}
     named: dict[str, str] = {}
     strange: list[str] = []
-    for row in rows:
-        name = unquote_formula(row[id_at])
+    for given, of, part in zip(names, label_sets, parts, strict=True):
+        name = unquote_formula(given)
         id = match.find(name)
         if id is None:
             strange.append(name)
             continue
-        label = "" if label_at is None else unquote_formula(row[label_at].strip())
-        split = None if split_at is None else split_name(row[split_at].strip()) or None
-        if id in named and named[id] != name and ([label] if label else []) != labels[id]:
+        own = [label for one in of if (label := unquote_formula(one.strip()))]
+        split = split_name(part.strip()) or None
+        if id in named and named[id] != name and own != labels[id]:
             raise BagwiseError(f"item {id!r} is there twice, as {named[id]!r} and {name!r}, with different labels")
         if splits.get(id, split) != split:
             raise BagwiseError(f"item {id!r} is in two splits there, {splits[id]!r} and {split!r}")
         named[id], splits[id] = name, split
-        labels.setdefault(id, [])
-        if label and label not in labels[id]:
-            labels[id].append(label)
+        known = labels.setdefault(id, [])
+        known += [label for label in own if label not in known]
     if not named:
         first = f", the first is {strange[0]!r}" if strange else ""
         raise BagwiseError(
-            f"none of its {how_many(len(rows), 'rows')} names an item of {source}{first}; items are named like "
-            f"{ids[0]!r}"
+            f"none of its {how_many(n, 'rows')} names an item of {source}{first}; items are named like {ids[0]!r}"
         )
-    notes = []
+    notes = list(table.notes)
     shown, missing = os.fspath(file.path), [id for id in ids if id not in named]
     if missing:
         are, have = ("is", "has") if len(missing) == 1 else ("are", "have")
         left = f"{len(missing)} of {len(ids)} items {are} not in {shown} and {have} no {what}"
         notes.append(f"{left}; first: {missing[0]}")
     if strange:
-        notes.append(f"{len(strange)} of {len(rows)} rows of {shown} name no item of {source}; first: {strange[0]}")
+        notes.append(f"{len(strange)} of {n} rows of {shown} name no item of {source}; first: {strange[0]}")
     return Annotations(
-        {id: tuple(labels.get(id, ())) for id in ids} if label_at is not None else None,
-        {id: splits.get(id) for id in ids} if split_at is not None else None,
+        {id: tuple(labels.get(id, ())) for id in ids} if label_column is not None else None,
+        {id: splits.get(id) for id in ids} if split_column is not None else None,
         tuple(notes),
     )
 
 
-def _columns(file: LabelFile, header: Sequence[str], what: str) -> tuple[int, int | None, int | None]:
+def _columns(file: LabelFile, names: Sequence[str], what: str) -> tuple[str, str | None, str | None]:
     """Find the columns of names, labels and splits: as told, by their usual names, or the only one that is left."""
-    there = f"there are {shortened(header)}" if header else "it is empty"
-
-    def at(wanted: str | None, usual: Iterable[str]) -> int | None:
-        name = usual_column(usual, header) if wanted is None else chosen_column(wanted, header)
-        if name is None and wanted is not None:
-            raise BagwiseError(f"there is no column {wanted!r}; {there}")
-        return None if name is None else list(header).index(name)
-
-    id_at, split_at, label_at = at(file.id, USUAL_ID), at(file.split, ("split",)), at(file.label, USUAL_LABEL)
-    if id_at is None:
+    chosen = {"id": file.id, "label": file.label, "split": file.split}
+    roles = assign_roles(names, chosen, usual=USUAL | {"id": _USUAL_ID})
+    id, label, split = roles["id"], roles["label"], roles["split"]
+    there = f"there are {shortened(names)}"
+    if id is None:
         raise BagwiseError(
-            f"none of its columns is named {', '.join(USUAL_ID)}; {there}. Choose the one with the names of items by "
+            f"none of its columns is named {', '.join(_USUAL_ID)}; {there}. Choose the one with the names of items by "
             f"{argument('id')}, or write a first line such as filename,{what}"
         )
-    if label_at is None and len(header) == 2 + (split_at is not None):
-        label_at = next(k for k in range(len(header)) if k not in (id_at, split_at))
-    missing = label_at is None if what == "label" else split_at is None
-    if missing and (what == "split" or split_at is None):
-        names = USUAL_LABEL if what == "label" else ("split",)
-        raise BagwiseError(f"none of its columns is named {', '.join(names)}; {there}. Choose one by {argument(what)}")
-    return id_at, label_at, split_at
+    if label is None and len(roles.unused) == 1:
+        (label,) = roles.unused
+    missing = label is None if what == "label" else split is None
+    if missing and (what == "split" or split is None):
+        raise BagwiseError(
+            f"none of its columns is named {', '.join(USUAL[what])}; {there}. Choose one by {argument(what)}"
+        )
+    return id, label, split
 
 
 class _Matching:

@@ -1,42 +1,41 @@
-"""Columns of files: which of them are labels, ids, splits, texts and words."""
+"""Tables of numbers: which of their columns are labels, ids, splits and words, and what is missing in them."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise.errors import BagwiseError, argument
+from bagwise._utils.memory import readable_size
+from bagwise._utils.text import how_many, unquote_formula
+from bagwise.errors import BagwiseError, argument, unknown_name
+from bagwise.sources.delimited import MISSING, is_number
 from bagwise.sources.limits import Limits
-from bagwise.sources.row_lists import Coded
-
-__all__ = ["FewValues", "RawTable", "Reading", "TableColumns", "chosen_column", "few_values", "likely_note"]
-__all__ += ["numbers_rows", "optional_columns", "shortened", "split_name", "taken_note", "usual_column"]
-
-# Folders that divide a collection rather than name a class.
-SPLIT_FOLDERS = {"train": "train", "training": "train", "test": "test", "testing": "test"}
-SPLIT_FOLDERS |= dict.fromkeys(("val", "valid", "validation", "dev"), "validation")
-
-# Names of columns, in lower case: texts and labels that are taken; labels that are proposed; numbers and names of rows.
-USUAL_TEXT = ("text", "body", "content", "document")
-USUAL_LABEL = ("label", "labels", "class", "category", "target")
-_LIKELY_LABEL = re.compile(
-    r"(.*[_ .-])?(labels?|class(es)?|category|target|digit|group|species|type|kind|outcome|diagnosis|response|result|"
-    r"sentiment|emotion|polarity|intent|topic|genre|ratings?|stars?|score|grade|quality|y)"
+from bagwise.sources.read_table import Layout, Table
+from bagwise.sources.roles import (
+    USUAL,
+    Roles,
+    assign_roles,
+    cut_name,
+    few_values,
+    likely_note,
+    named_like_labels,
+    numbers_rows,
+    shortened,
+    split_name,
+    taken_note,
 )
-_ROW_NUMBER = re.compile(r"|unnamed: \d+|index|ids?|row|row[_ ]?(id|names?|number)|__index_level_\d+__")
-# A proposed label has at most this many values, and each of them this many times in the mean.
-_MOST_VALUES, _TIMES = 50, 5
-_LOOKED_AT = 200  # rows that are compared before others
-# The same of columns beside texts, which are no words; a longer value is a text. Names in a note.
-_MOST_BESIDE, _TIMES_BESIDE, _LONGEST = 200, 2, 100
-_NAMED = 5
+
+__all__ = ["RawTable", "Reading", "check_missing", "number_table", "obs_roles", "optional_columns"]
+__all__ += ["without_missing"]
+
+_LOOKED_AT, _SAMPLE = 200, 50  # rows that are compared before others, and values of a column of text
 # Tables of more columns are words, not measurements.
 _MOST_MEASURED = 100
+_OPTIONS = ("zero", "median", "drop")
 
 
 @dataclass(frozen=True)
@@ -49,9 +48,8 @@ class Reading:
     split: str | None = None
     keep: Sequence[str] = ()
     words: Sequence[str] | None = None
-    sep: str | None = None
-    sheet: str | None = None
-    encoding: str | None = None
+    layout: Layout = field(default_factory=Layout)
+    missing: str | None = None
     layer: str | None = None
     limits: Limits = field(default_factory=Limits)
 
@@ -71,220 +69,248 @@ class RawTable:
     notes: tuple[str, ...] = ()
 
 
-def split_name(given: str) -> str:
-    """Return the name of a split: that of the folder of this name, in upper or lower case, or as it is.
+def optional_columns(others: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Return labels, ids and splits as `RawTable` takes them: an empty split is none."""
+    if "splits" in others:
+        return {**others, "splits": [split_name(part) if part else None for part in others["splits"]]}
+    return dict(others)
 
-    >>> split_name("Train"), split_name("val"), split_name("fold 3")
-    ('train', 'validation', 'fold 3')
+
+def obs_roles(names: Sequence[str], chosen: Mapping[str, Any]) -> Roles:
+    """Find the columns of labels, splits and ids of `obs` of AnnData, whose index has the ids otherwise."""
+    usual = {role: USUAL[role] for role in ("label", "split")}
+    try:
+        return assign_roles(names, {role: chosen[role] for role in ("label", "split", "id")}, usual=usual)
+    except BagwiseError as error:
+        raise BagwiseError(f"in obs {error}.") from error
+
+
+def number_table(table: Table, reading: Reading, typed: str | None = None) -> RawTable:
+    """Make a matrix of the columns of a table that are words, with labels, ids and splits of others.
+
+    1. Columns of labels, ids and splits are chosen or have usual names, see `assign_roles`. `typed` is the column whose
+       type says that it holds the labels, if no name does.
+    2. Columns that number or name the rows are no words: those without a name, or with such a name, whose values
+       differ, or that are no word of the model. The first one whose values differ has the ids.
+    3. Without labels, the only column with text has them if it has few values.
     """
-    return SPLIT_FOLDERS.get(given.lower(), given)
-
-
-def shortened(names: Sequence[str]) -> str:
-    """List names of columns, truncated: they are whole texts if the first line has no names."""
-    return ", ".join(repr(name if len(name) <= 30 else name[:27] + "...") for name in names[:20])
-
-
-def _plain(name: str) -> str:
-    return name.strip().casefold()
-
-
-def usual_column(known: Iterable[str], names: Collection[str], others: Collection[str] = ()) -> str | None:
-    """Return the column with the first of the known names, in any case, also with spaces around it; None if none has.
-
-    Of several that differ in case, the exact name goes first. `others` are columns that hold something else.
-
-    >>> usual_column(["label", "class"], ["Class", "Label "]), usual_column(["id"], ["name"])
-    ('Label ', None)
-    """
-    left = [name for name in names if name not in others]
-    for usual in known:
-        alike = [name for name in left if _plain(name) == usual]
-        if alike:
-            return usual if usual in alike else alike[0]
-    return None
-
-
-def chosen_column(wanted: str, names: Collection[str]) -> str | None:
-    """Return the column of this name, or the only one whose name differs in case and spaces around it.
-
-    >>> chosen_column("message", ["Message", "Label"]), chosen_column("a", ["A", "a "])
-    ('Message', None)
-    """
-    if wanted in names:
-        return wanted
-    alike = [name for name in names if _plain(name) == _plain(wanted)]
-    return alike[0] if len(alike) == 1 else None
-
-
-def taken_note(label: str | None, names: Iterable[str], given: str | None) -> list[str]:
-    """Say which column holds the labels if it was not chosen, and is not plainly named so, or others are named so."""
-    others = [name for name in names if name != label and _plain(name) in USUAL_LABEL]
-    if label is None or given is not None or (label in USUAL_LABEL[:2] and not others):
-        return []
-    beside = f", such as {shortened(others)}" if others else ""
-    return [f"Labels are in the column {label!r}; {argument('label')} chooses another one{beside}."]
-
-
-def likely_note(likely: Sequence[str], why: str | None = None, where: str = "column") -> list[str]:
-    """Say which columns may hold the labels, if there are any, and how one is chosen.
-
-    `why` says why there are no labels: None, because no column is named like them.
-    """
-    if not likely:
-        return []
-    if why is None:
-        why = f"Items have no labels: no {where} is named {', '.join(USUAL_LABEL[:-1])} or {USUAL_LABEL[-1]}. "
-    named = [*map(repr, likely[:_NAMED]), *(["another one"] if len(likely) > _NAMED else [])]
-    which = " or ".join(filter(None, (", ".join(named[:-1]), named[-1])))
-    choice = ":" if len(likely) == 1 else ", choose it, as in"
-    return [f"{why}If {which} holds the labels{choice} {argument('label', likely[0])}"]
-
-
-class FewValues:
-    """Counts the different values of columns beside texts and images: those with few may hold the labels."""
-
-    def __init__(self) -> None:
-        self._values: dict[str, set[str] | None] = {}  # None: not labels
-        self._filled: dict[str, int] = {}
-
-    def add(self, fields: Mapping[str, Any], others: Collection[str | None]) -> None:
-        """Add the values of a row; `others` are columns that are something else."""
-        for name, value in fields.items():
-            if name not in others:
-                self.add_value(name, value)
-
-    def add_value(self, name: str, value: Any) -> bool:
-        """Add a value, or a list of labels; returns whether the column may still hold the labels."""
-        known = self._values.setdefault(name, None if numbers_rows(name) else set())
-        if known is None:
-            return False
-        values = value if isinstance(value, (list, tuple)) else (value,)
-        for one in values:
-            if one is None or one == "" or one != one:
-                continue
-            if isinstance(one, (dict, list)) or len(shown := str(one)) > _LONGEST:
-                self._values[name] = None
-                return False
-            known.add(shown)
-            self._filled[name] = self._filled.get(name, 0) + 1
-        if len(known) > _MOST_BESIDE:
-            self._values[name] = None
-        return self._values[name] is not None
-
-    @property
-    def likely(self) -> list[str]:
-        """The columns that may hold the labels: those with usual names first, then those with the fewest values."""
-        sizes = {name: len(values) for name, values in self._values.items() if values}
-        few = [name for name, n in sizes.items() if n >= 2 and n * _TIMES_BESIDE <= self._filled[name]]
-        return sorted(few, key=lambda name: (not _LIKELY_LABEL.fullmatch(_plain(name)), sizes[name]))
-
-
-class TableColumns:
-    """Which columns of a file are labels, ids, splits, numbers of its rows, and words."""
-
-    def __init__(self, names: Sequence[str], reading: Reading, typed: str | None = None) -> None:
-        """`typed` is the column whose type says that it holds the labels, which are there if no name says so."""
-        self.names = list(names)
-        self._label = reading.label
-        self._shown = [name or f"Unnamed: {i}" for i, name in enumerate(names)]  # as pandas calls them
-        for name in reading.keep:
-            if name not in (*self.names, *self._shown):
-                raise BagwiseError(f"there is no column {name!r} to keep; there are {shortened(self._shown)}.")
-        self._words = reading.words
-        self._keep = {*reading.keep, *(reading.words or ())}
-        self._special = _special_columns(names, reading, self._keep)
-        if typed is not None and typed not in self._keep:
-            self._special.setdefault("labels", self.names.index(typed))
-        self._id_chosen = reading.id is not None
-        self._by_text = False  # labels were not named, but are the only column with text
-        self._notes: list[str] = []
-        self._left_out: list[int] = []
-
-    @property
-    def numbers(self) -> list[int]:
-        """Columns of words."""
-        return [i for i in range(len(self.names)) if i not in (*self._special.values(), *self._left_out)]
-
-    def read(self, strings: Callable[[int], list[str]], texts: Sequence[int] = ()) -> dict[str, list[str]]:
-        """Read labels, ids and splits, and leave out columns that number or name the rows.
-
-        A column does so if it has no name, or such a name, and its values differ, or it is no word of the model. The
-        first one whose values differ becomes the ids; a column id with equal values is left out as well. Without
-        labels, the only column with text, one of `texts`, becomes the labels if it has few values.
-        """
-        others = {what: strings(i) for what, i in self._special.items()}
-        if not self._id_chosen and len(set(others.get("ids", ()))) < len(others.get("ids", ())):
-            del others["ids"]
-            self._left_out.append(self._special.pop("ids"))
-            if self._words is None:
-                name = self.names[self._left_out[-1]]
-                use = argument("keep", name)
-                self._notes.append(
-                    f"Column {name!r} has equal values, so rows are named by their numbers. It is not used as a word; "
-                    f"{use} does that."
+    if table.bad:
+        raise BagwiseError(f"row {table.bad[0][0]}: {table.bad[0][1].rstrip('.')}.")
+    for name in reading.keep:
+        if name not in table.names:
+            raise BagwiseError(f"there is no column {name!r} to keep; there are {shortened(table.names)}.")
+    if not table.columns.num_rows:
+        raise BagwiseError("it has no rows, only names of columns.")
+    held = {*reading.keep, *(reading.words or ())}
+    chosen = {"label": reading.label, "id": reading.id, "split": reading.split}
+    roles = assign_roles(table.names, chosen, held=held)
+    columns = {what: roles[role] for role, what in (("label", "labels"), ("id", "ids"), ("split", "splits"))}
+    if columns["labels"] is None and typed is not None and typed not in held:
+        columns["labels"] = typed
+    others = {what: _strings(table, name) for what, name in columns.items() if name is not None}
+    notes = list(table.notes)
+    words = [name for name in table.names if name not in columns.values()]
+    words = _without_row_names(table, words, others, columns, reading, notes)
+    numbers = {name: _numbers(table, name) for name in words}
+    by_commas = _read_decimal_commas(table, numbers) if table.decimal_commas else []
+    if by_commas:
+        notes.append("Numbers are read with decimal commas: 1,5 is one and a half.")
+    texts = [name for name in words if numbers[name] is None and _holds_text(table, name)]
+    by_text = None
+    if len(texts) == 1 and "labels" not in others:
+        values = _strings(table, texts[0])
+        if few_values(n_values := len(set(values)), len(values)):
+            by_text, others["labels"] = texts[0], values
+            words.remove(by_text)
+            if reading.words is None:
+                notes.append(
+                    f"Column {cut_name(by_text)!r}, the only one with text, has {n_values} values, which are taken as "
+                    f"the labels; {argument('label')} chooses others."
                 )
-        for i in self.numbers:
-            name, shown = self.names[i], self._shown[i]
-            if not numbers_rows(name) or {name, shown} & self._keep:
-                continue
-            values = strings(i)
-            differ = len(set(values)) == len(values)
-            if self._words is None and (len(values) < 2 or not differ):
-                continue
-            self._left_out.append(i)
-            used = "only numbers the rows and"
-            if differ and "ids" not in others:
-                others["ids"], used = values, "is the id of rows and"
-            if self._words is None:
-                use = argument("keep", shown)
-                self._notes.append(f"Column {shown!r} {used} is not used as a word; {use} does that.")
-        left = [i for i in texts if i in self.numbers]
-        if len(left) == 1 and "labels" not in others and self.names[left[0]]:
-            values = strings(left[0])
-            if few_values(len(set(values)), len(values)):
-                self._special["labels"], others["labels"], self._by_text = left[0], values, True
-                if self._words is None:
-                    name, other = self.names[left[0]], argument("label")
-                    self._notes.append(
-                        f"Column {name!r}, the only one with text, has {len(set(values))} values, which are taken as "
-                        f"the labels; {other} chooses others."
-                    )
-        return others
+    wrong = [name for name in words if numbers[name] is None]
+    if wrong or table.unread.keys() - columns.values():
+        raise _no_numbers(table, wrong)
+    n_bytes = 8 * table.columns.num_rows * len(words)
+    reading.limits.check("table_bytes", n_bytes, f"its numbers take {readable_size(n_bytes)}")
+    X = np.empty((table.columns.num_rows, len(words)))
+    for k, name in enumerate(words):
+        X[:, k] = numbers.pop(name)
+    if table.has_names and reading.words is None:
+        notes += _notes_of(table, X, words, others.get("labels", []), columns["labels"], by_text, reading)
+    return RawTable(X, **optional_columns(others), feature_names=words if table.has_names else None, notes=tuple(notes))
 
-    def table(self, X: Any, others: dict[str, list[str]], has_names: bool) -> RawTable:
-        """Put the table together; say which columns may hold the labels if none is named so, and which tell them."""
-        names = [self.names[i] for i in self.numbers]
-        if has_names and self._words is None:
-            label = self.names[self._special["labels"]] if "labels" in self._special else None
-            classes = set(others.get("labels", ())) - {""}
-            likely, why = [], None
-            if self._by_text:
-                likely, why = _likely_labels(names, X, by_name=True), ""
-            else:
-                self._notes += taken_note(label, self.names, self._label)
-            if self._label is None and len(classes) < 2:
-                likely = _likely_labels(names, X)
-                why = None if label is None else f"Column {label!r} has less than two classes. "
-            self._notes += likely_note(likely, why)
-            for name in _telling(names, X, others.get("labels", [])):
-                self._notes.append(
-                    f"Column {name!r} has another value for each label, so it tells the class. Remove it if new items "
-                    "do not have it."
-                )
-        return RawTable(
-            X, **optional_columns(others), feature_names=names if has_names else None, notes=tuple(self._notes)
+
+def _strings(table: Table, name: str) -> list[str]:
+    return [unquote_formula(one) for one in table.strings(name)]
+
+
+def _without_row_names(
+    table: Table,
+    words: list[str],
+    others: dict[str, list[str]],
+    columns: dict[str, str | None],
+    reading: Reading,
+    notes: list[str],
+) -> list[str]:
+    """Return the words without columns that number or name the rows; the first one with other values has the ids."""
+    ids = others.get("ids", [])
+    if reading.id is None and len(set(ids)) < len(ids):
+        del others["ids"]
+        name, columns["ids"] = columns["ids"], None
+        assert name is not None
+        if reading.words is None:
+            notes.append(
+                f"Column {name!r} has equal values, so rows are named by their numbers. It is not used as a word; "
+                f"{argument('keep', name)} does that."
+            )
+    left = []
+    for name in words:
+        if name in reading.keep or name in (reading.words or ()) or not numbers_rows(name):
+            left.append(name)
+            continue
+        values = _strings(table, name)
+        differ = len(set(values)) == len(values)
+        if reading.words is None and (len(values) < 2 or not differ):
+            left.append(name)
+            continue
+        used = "only numbers the rows and"
+        if differ and "ids" not in others:
+            others["ids"], used = values, "is the id of rows and"
+        if reading.words is None:
+            notes.append(f"Column {name!r} {used} is not used as a word; {argument('keep', name)} does that.")
+    return left
+
+
+def _numbers(table: Table, name: str, decimal_commas: bool = False) -> NDArray[np.float64] | None:
+    """Return a column as numbers, NaN where one is missing; None if there is something else than numbers."""
+    import pyarrow as arrow
+    from pyarrow import compute
+
+    column, types = table.columns.column(name), arrow.types
+    kind = column.type.value_type if types.is_dictionary(column.type) else column.type
+    if types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
+        found = column.cast(kind) if kind != column.type else column
+        return found.cast(arrow.float64(), safe=False).to_numpy().astype(np.float64)
+    if types.is_null(kind):
+        return np.full(len(column), np.nan)
+    if not (types.is_string(kind) or types.is_large_string(kind)):
+        return None
+    cells = compute.utf8_trim_whitespace(column.cast(kind))
+    if decimal_commas:
+        cells = compute.replace_substring(cells, ",", ".", max_replacements=1)
+    try:
+        return cells.cast(arrow.float64()).to_numpy()
+    except arrow.ArrowInvalid:
+        pass
+    missing = compute.is_in(cells, arrow.array(MISSING, cells.type))
+    try:
+        return compute.if_else(missing, None, cells).cast(arrow.float64()).to_numpy()
+    except arrow.ArrowInvalid:
+        return None
+
+
+def _read_decimal_commas(table: Table, numbers: dict[str, Any]) -> list[str]:
+    """Read columns of numbers with commas for points, unless some cell has a point; return their names."""
+    from pyarrow import compute
+
+    wrong = [name for name, column in numbers.items() if column is None]
+    found = {name: _numbers(table, name, decimal_commas=True) for name in wrong}
+    there = [name for name, column in found.items() if column is not None]
+    if there and not any(
+        compute.any(compute.match_substring(table.columns.column(name), ".")).as_py() for name in numbers
+    ):
+        numbers |= {name: found[name] for name in there}
+        return there
+    return []
+
+
+def _holds_text(table: Table, name: str) -> bool:
+    """Whether a column that is not all numbers holds text: its first value has letters, or divides dates and times."""
+    first = next((value for value in table.values(name) if value not in (None, *MISSING)), None)
+    return isinstance(first, (str, bytes)) and _like_text_or_date(str(first))
+
+
+def _like_text_or_date(cell: str) -> bool:
+    return not is_number(cell) and (any(c.isalpha() or c in "/:" for c in cell) or "-" in cell[1:])
+
+
+def _no_numbers(table: Table, wrong: Sequence[str]) -> BagwiseError:
+    """Build the error for columns that are no numbers: of text, of other types, or with a cell that is none."""
+    if not wrong:
+        nested = shortened(list(table.unread))
+        return BagwiseError(f"columns {nested} hold {next(iter(table.unread.values()))}, not numbers. Remove them.")
+    texts = [name for name in wrong if _holds_text(table, name)]
+    if len(texts) == 1:
+        return _text_column(texts[0], table.strings(texts[0])[:_SAMPLE])
+    if texts:
+        values = {name: table.strings(name)[:_SAMPLE] for name in texts}
+        likely = next((name for name in texts if _like_texts(values[name])), None)
+        advice = f"Choose columns by {argument('label')}, {argument('id')} and {argument('split')}, and remove others."
+        if likely is not None:
+            few = min((name for name in texts if name != likely), key=lambda name: len(set(values[name])))
+            text, label = argument("text", cut_name(likely)), argument("label", cut_name(few))
+            advice = f"To learn from texts: {text}, with {label}."
+        return BagwiseError(f"columns {shortened(texts)} hold text, but the words of a table are numbers. {advice}")
+    name = wrong[0]
+    if len(table.names) == 1 and " " in name.strip():
+        return BagwiseError(f"it has one column, {cut_name(name)!r}. If spaces divide it: {argument('sep', 'space')}")
+    for number, value in zip(table.numbers, table.values(name), strict=True):
+        if isinstance(value, str) and value.strip() not in MISSING and not is_number(value):
+            what = f"row {number}, column {cut_name(name)!r} is {value!r:.50}, not a number"
+            return BagwiseError(f"{what}. Correct it, or remove the row or the column.")
+    kind = table.columns.schema.field(name).type
+    return BagwiseError(
+        f"column {cut_name(name)!r} is {kind}, not numbers. Remove it, or choose it by {argument('label')}, "
+        f"{argument('id')} or {argument('split')}."
+    )
+
+
+def _like_texts(values: Sequence[str]) -> bool:
+    """Whether values are texts rather than names of classes: most of them differ, and some have several words."""
+    return len(set(values)) * 2 > len(values) and any(" " in value.strip() for value in values)
+
+
+def _text_column(name: str, values: Sequence[str]) -> BagwiseError:
+    """Build the error for a column of text, with advice by its values."""
+    label, text = argument("label", cut_name(name)), argument("text", cut_name(name))
+    if _like_texts(values):
+        advice = f"If these are the texts to learn from, choose them by {text}; if it is the label, by {label}"
+    else:
+        advice = f"If it is the label, choose it by {label}; if these are the texts to learn from, by {text}"
+    return BagwiseError(f"column {cut_name(name)!r} holds text. {advice}; otherwise remove it.")
+
+
+def _notes_of(
+    table: Table,
+    X: NDArray[np.float64],
+    words: Sequence[str],
+    labels: Sequence[str],
+    label: str | None,
+    by_text: str | None,
+    reading: Reading,
+) -> list[str]:
+    """Say which column the labels are, which may hold them if none is named so, and which columns tell the class."""
+    notes: list[str] = []
+    likely, why = [], None
+    if by_text is not None:
+        likely, why = _likely_labels(words, X, by_name=True), ""
+    else:
+        notes += taken_note(label, table.names, reading.label)
+    if reading.label is None and len(set(labels) - {""}) < 2:
+        likely = _likely_labels(words, X)
+        why = None if label is None else f"Column {label!r} has less than two classes. "
+    notes += likely_note(likely, why)
+    for name in _telling(words, X, labels):
+        notes.append(
+            f"Column {name!r} has another value for each label, so it tells the class. Remove it if new items do not "
+            "have it."
         )
-
-
-def numbers_rows(name: str) -> bool:
-    """Whether a column is named as those that number or name the rows, such as the index of a data frame."""
-    return _ROW_NUMBER.fullmatch(_plain(name)) is not None
+    return notes
 
 
 def _likely_labels(names: Sequence[str], X: NDArray[np.float64], by_name: bool = False) -> list[str]:
     """Return the columns of few whole numbers that may be labels: by their names, or because most others have more."""
-    likely = [i for i, name in enumerate(names) if _LIKELY_LABEL.fullmatch(_plain(name)) and _has_few(X[:, i])]
+    likely = [i for i, name in enumerate(names) if named_like_labels(name) and _has_few(X[:, i])]
     if not by_name and len(names) <= _MOST_MEASURED:
         few = [i for i in range(len(names)) if i in likely or _has_few(X[:, i])]
         likely += [i for i in few if i not in likely and 2 * len(few) < len(names)]
@@ -293,16 +319,17 @@ def _likely_labels(names: Sequence[str], X: NDArray[np.float64], by_name: bool =
 
 def _has_few(values: NDArray[np.float64]) -> bool:
     some = values[:: max(1, len(values) // _LOOKED_AT)]
-    if len(np.unique(some)) > _MOST_VALUES or (some != np.rint(some)).any():
+    if not few_values(len(np.unique(some)), 5 * len(some)) or (some != np.rint(some)).any():
         return False
     return few_values(len(np.unique(values)), len(values)) and bool((values == np.rint(values)).all())
 
 
 def _telling(names: Sequence[str], X: NDArray[np.float64], labels: Sequence[str]) -> list[str]:
     """Return the names of columns with one value for each label, and a different one for each."""
-    coded = Coded.of(labels)  # an array of strings would be as wide as the longest
-    rows = np.flatnonzero(coded.codes != (coded.values.index("") if "" in coded.values else -1))
-    classes, codes = np.unique(coded.codes[rows], return_inverse=True)
+    known: dict[str, int] = {"": -1}
+    codes = np.array([known.setdefault(label, len(known) - 1) for label in labels], np.intp)
+    rows = np.flatnonzero(codes >= 0)
+    classes, codes = np.unique(codes[rows], return_inverse=True)
     if not few_values(len(classes), len(rows)):
         return []
     first = rows[np.unique(codes, return_index=True)[1]]
@@ -313,35 +340,58 @@ def _telling(names: Sequence[str], X: NDArray[np.float64], labels: Sequence[str]
     return [names[i] for i in likely.tolist() if len(np.unique(X[first, i])) == len(classes)]
 
 
-def few_values(n_values: int, n_rows: int) -> bool:
-    """Whether a column with this number of values may be labels."""
-    return 2 <= n_values <= min(_MOST_VALUES, n_rows // _TIMES)
+def check_missing(missing: str | None) -> None:
+    """Check the parameter `missing`."""
+    if missing is not None and missing not in _OPTIONS:
+        raise unknown_name(argument("missing").rstrip("="), missing, _OPTIONS)
 
 
-def _special_columns(names: Sequence[str], reading: Reading, keep: set[str]) -> dict[str, int]:
-    """Find the columns that are not numbers of the matrix."""
-    kinds: tuple[tuple[str, str | None, tuple[str, ...]], ...] = (
-        ("labels", reading.label, USUAL_LABEL),
-        ("ids", reading.id, ("id",)),
-        ("splits", reading.split, ("split",)),
+def without_missing(table: RawTable, missing: str | None) -> RawTable:
+    """Return a table without missing numbers (NaN): set to 0 or to the median of their column, or without such rows.
+
+    An error names rows and columns if `missing` is None.
+    """
+    import scipy.sparse as sp
+
+    values = table.X.data if sp.issparse(table.X) else table.X
+    if values.dtype.kind != "f" or not np.isnan(values).any():
+        return table
+    holes = np.isnan(values)
+    if sp.issparse(table.X):
+        rows = np.repeat(np.arange(table.X.shape[0]), np.diff(table.X.indptr))[holes]
+        columns = table.X.indices[holes]
+    else:
+        rows, columns = np.nonzero(holes)
+    names = table.feature_names or [str(k) for k in range(table.X.shape[1])]
+    which = [names[k] for k in np.unique(columns).tolist()]
+    n_rows = len(np.unique(rows))
+    what = (
+        f"{how_many(len(rows), 'numbers')} {'is' if len(rows) == 1 else 'are'} missing, in {how_many(n_rows, 'rows')} "
+        f"and {'the column' if len(which) == 1 else 'the columns'} {shortened(which)}"
     )
-    found = {}
-    for what, wanted, _ in kinds:
-        if wanted is not None:
-            name = chosen_column(wanted, names)
-            if name is None:
-                raise BagwiseError(f"there is no column {wanted!r}; there are {shortened(names)}.")
-            found[what] = list(names).index(name)
-    for what, wanted, usual in kinds:
-        taken = {names[i] for i in found.values()}
-        name = usual_column(usual, names, keep | taken) if wanted is None else None
-        if name is not None:
-            found[what] = list(names).index(name)
-    return found
-
-
-def optional_columns(others: dict[str, list[str]]) -> dict[str, Any]:
-    """Return labels, ids and splits as `RawTable` takes them: an empty split is none."""
-    if "splits" in others:
-        return {**others, "splits": [split_name(part) if part else None for part in others["splits"]]}
-    return dict(others)
+    if missing is None:
+        raise BagwiseError(
+            f"{what}; the first is in row {rows.min() + 1}, counted from 1. Fill them in, or choose "
+            f"{argument('missing', 'median')} (of the column), 'zero', or 'drop' (leaves such rows out)."
+        )
+    if missing == "drop":
+        kept = np.setdiff1d(np.arange(table.X.shape[0]), rows)
+        note = f"{what}: these rows were left out."
+        ids = table.ids if table.ids is not None else list(map(str, range(table.X.shape[0])))
+        chosen = {"labels": table.labels, "splits": table.splits, "ids": ids}
+        others = {name: None if all is None else [all[k] for k in kept.tolist()] for name, all in chosen.items()}
+        return replace(table, X=table.X[kept], **others, notes=(*table.notes, note))
+    X = table.X.copy()
+    filled = X.data if sp.issparse(X) else X
+    if missing == "zero":
+        filled[holes] = 0
+    elif sp.issparse(X):
+        raise BagwiseError(f"{what}. The median is for dense tables; choose {argument('missing', 'zero')} or 'drop'.")
+    else:
+        empty = [names[k] for k in np.flatnonzero(np.isnan(X).all(axis=0)).tolist()]
+        if empty:
+            raise BagwiseError(f"the columns {shortened(empty)} have no numbers. Remove them.")
+        filled[holes] = np.nanmedian(X, axis=0)[columns]
+    return replace(
+        table, X=X, notes=(*table.notes, f"{what}: set to {'0' if missing == 'zero' else 'the median of the column'}.")
+    )

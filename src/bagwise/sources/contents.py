@@ -17,7 +17,7 @@ from bagwise._utils.threads import cached_once
 from bagwise.errors import BagwiseError
 from bagwise.sources.limits import Limits
 
-__all__ = ["File", "FileContent", "PartContent", "UrlContent", "as_file", "local_copy"]
+__all__ = ["File", "FileContent", "PartContent", "UrlContent", "as_file", "local_copy", "version_of"]
 
 # Files by URL of at most this size are read by one request.
 _AT_ONCE = 1 << 25
@@ -76,8 +76,7 @@ class UrlContent:
     @classmethod
     def listed(cls, place: Url, path: str, about: dict[str, Any]) -> UrlContent:
         """Make the content of a file from what the file system says of it."""
-        version = next((str(about[name]) for name in _VERSIONS if about.get(name) is not None), None)
-        return cls(place, path, about.get("size"), version)
+        return cls(place, path, about.get("size"), version_of(about))
 
     @property
     def url(self) -> str:
@@ -143,6 +142,11 @@ class UrlContent:
 
 
 File = FileContent | UrlContent
+
+
+def version_of(about: dict[str, Any]) -> str | None:
+    """Return what tells versions of a file, by what its file system says of it."""
+    return next((str(about[name]) for name in _VERSIONS if about.get(name) is not None), None)
 
 
 @dataclass(frozen=True, slots=True)

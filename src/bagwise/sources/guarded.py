@@ -17,7 +17,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from importlib import import_module
 from pkgutil import walk_packages
@@ -33,14 +33,16 @@ from bagwise.sources.limits import Deadline, Limits, timed
 
 __all__ = ["call_guarded"]
 
-# What is called: it reads a file, as its arguments say, and returns arrays, and what JSON can hold, by name.
-Task = Callable[..., Mapping[str, Any]]
+# What is called: it reads a file, as its arguments say, and yields names with arrays, with datasets of HDF5, which are
+# read and sent piece by piece, or with values that JSON can hold.
+Task = Callable[..., Iterable[tuple[str, Any]]]
 
 # Parameters that messages name, as they are named where the process was started.
 _NAMES = ("id", "label", "layer", "limits", "split")
 _PROGRAM = "from bagwise.sources.guarded import serve; serve()"  # that of the process
 _BLOCK = 1 << 18  # bytes that the process asks for at a time
 _MOST_ASKED = 1 << 24
+_PIECE = 1 << 24  # bytes of an array that are sent at a time
 _ENDING = 10.0  # seconds from the last message to the end of the process
 _REUSED = 100  # files that a process reads at most
 
@@ -56,7 +58,7 @@ def call_guarded(
     memory: int,
     keep: bool = True,
 ) -> dict[str, Any]:
-    """Call a function that reads a file, in a process of its own, and return what it returns.
+    """Call a function that reads a file, in a process of its own, and return what it yields, by name.
 
     Parameters
     ----------
@@ -87,23 +89,29 @@ def call_guarded(
         watch = threading.Timer(min(limits.seconds, threading.TIMEOUT_MAX), helper.process.kill)
         watch.daemon = True
         watch.start()
+
+        def read(offset: int, n_bytes: int) -> bytes:
+            file.seek(offset)
+            return file.read(min(n_bytes, _MOST_ASKED))
+
         try:
             helper.send(asked)
-            while (answer := helper.receive(memory)) is not None and "read" in answer:
-                offset, n_bytes = answer["read"]
-                file.seek(offset)
-                helper.send({}, file.read(min(n_bytes, _MOST_ASKED)))
+            values, message = helper.receive(read, memory)
+        except BagwiseError:
+            raise
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError):  # what is no message of ours
+            values, message = {}, None
         finally:
             watch.cancel()
-        if answer is None:
+        if message is None:
             deadline.check()
             raise _failed(library, helper.ending())
-        helper.reusable = keep and "failure" not in answer
-        if "error" in answer:
-            raise BagwiseError(answer["error"])
-        if "failure" in answer:
-            raise _failed(library, answer["failure"])
-        return answer
+        helper.reusable = keep and "failure" not in message
+        if "error" in message:
+            raise BagwiseError(message["error"])
+        if "failure" in message:
+            raise _failed(library, message["failure"])
+        return values
 
 
 def _failed(library: str, how: str) -> BagwiseError:
@@ -129,23 +137,34 @@ class _Helper:
         with suppress(BrokenPipeError):
             _write(self.process.stdin, header, payload)
 
-    def receive(self, most: int) -> dict[str, Any] | None:
-        """Receive a message, with its arrays; None if the process has ended, or sends what is none, or too much."""
+    def receive(self, read: Callable[[int, int], bytes], most: int) -> tuple[dict[str, Any], dict[str, Any] | None]:
+        """Receive values by name, while the process reads the file, and its last message.
+
+        That is None if the process has ended, sends more bytes than `most`, or sends what it never would.
+        """
         pipe: Any = self.process.stdout
-        header, _ = _read(pipe, most)
-        if header is None:
-            return None
-        n_bytes = 0
-        for name, (dtype, shape) in header.pop("arrays", {}).items():
-            kind = np.dtype(dtype)
-            n_bytes += math.prod(shape) * kind.itemsize
-            if kind.hasobject or min(shape, default=0) < 0 or n_bytes > most:
-                return None
-            values = np.empty(shape, kind)
-            if values.size and pipe.readinto(values.reshape(-1).view(np.uint8).data) < values.nbytes:
-                return None
-            header[name] = values
-        return header
+        values: dict[str, Any] = {}
+        rest = np.empty(0, np.uint8)  # of the last array
+        while True:
+            header, _ = _read(pipe, most)
+            if header is None or {"end", "error", "failure"} & set(header):
+                return values, header
+            if "read" in header:
+                self.send({}, read(*header["read"]))
+            elif "value" in header:
+                values[header["name"]] = header["value"]
+            elif "array" in header:
+                kind, shape = np.dtype(header["array"]), tuple(header["shape"])
+                most -= math.prod(shape) * kind.itemsize
+                if kind.hasobject or min(shape, default=0) < 0 or most < 0:
+                    return values, None
+                values[header["name"]] = np.empty(shape, kind)
+                rest = values[header["name"]].reshape(-1).view(np.uint8)
+            else:
+                n_bytes = header["piece"]
+                if not 0 < n_bytes <= len(rest) or pipe.readinto(rest[:n_bytes].data) < n_bytes:
+                    return values, None
+                rest = rest[n_bytes:]
 
     def ending(self) -> str:
         """Say how the process ended."""
@@ -217,6 +236,25 @@ def _write(pipe: IO[bytes], header: Mapping[str, Any], payload: Any = b"") -> No
     pipe.flush()
 
 
+def _write_value(pipe: IO[bytes], name: str, value: Any) -> None:
+    if not hasattr(value, "dtype"):
+        _write(pipe, {"name": name, "value": value})
+        return
+    kind = value.dtype.newbyteorder("=")
+    _write(pipe, {"name": name, "array": kind.str, "shape": value.shape})
+    if value.ndim == 0:
+        value = np.asarray(value).reshape(1)
+    row_bytes = max(1, math.prod(value.shape[1:]) * kind.itemsize)
+    chunk = (getattr(value, "chunks", None) or (1,))[0]  # is decompressed as a whole
+    n_rows = -(-max(1, _PIECE // row_bytes) // chunk) * chunk
+    for start in range(0, value.shape[0], n_rows):
+        piece = np.ascontiguousarray(value[start : start + n_rows], kind)
+        if piece.size:
+            _write(pipe, {"piece": piece.nbytes})
+            pipe.write(piece.reshape(-1).view(np.uint8).data)
+    pipe.flush()
+
+
 def _read(pipe: IO[bytes], most: float) -> tuple[dict[str, Any] | None, bytes]:
     sizes = pipe.read(16)
     n_header, n_payload = (int.from_bytes(sizes[start : start + 8], "little") for start in (0, 8))
@@ -271,15 +309,6 @@ def serve() -> None:
             os._exit(1)
         return part
 
-    def answer(values: Mapping[str, Any]) -> None:
-        arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
-        others = {name: value for name, value in values.items() if name not in arrays}
-        about = {name: [value.dtype.str, value.shape] for name, value in arrays.items()}
-        _write(answers, others | {"arrays": about})
-        for value in arrays.values():
-            answers.write(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
-        answers.flush()
-
     first, _ = _read(requests, float("inf"))
     if first is None:
         return
@@ -298,7 +327,9 @@ def serve() -> None:
         with named_by(asked["names"].get) if asked["names"] else nullcontext():
             try:
                 with io.BufferedReader(_ServedFile(asked["size"], ask), _BLOCK) as file:
-                    answer(tasks[asked["task"]](file, limits, **asked["arguments"]))
+                    for name, value in tasks[asked["task"]](file, limits, **asked["arguments"]):
+                        _write_value(answers, name, value)
+                _write(answers, {"end": True})
             except BagwiseError as error:
                 _write(answers, {"error": str(error)})
             except MemoryError:

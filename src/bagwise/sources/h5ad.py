@@ -17,22 +17,12 @@ from bagwise._utils.extras import require
 from bagwise._utils.matrices import checked_csr
 from bagwise._utils.memory import readable_size
 from bagwise.errors import BagwiseError, argument
-from bagwise.sources.columns import (
-    USUAL_LABEL,
-    RawTable,
-    Reading,
-    chosen_column,
-    few_values,
-    likely_note,
-    optional_columns,
-    shortened,
-    taken_note,
-    usual_column,
-)
+from bagwise.sources.columns import RawTable, Reading, obs_roles, optional_columns
 from bagwise.sources.contents import FileContent
 from bagwise.sources.guarded import call_guarded
 from bagwise.sources.limits import Limits
-from bagwise.sources.table_files import as_csr, check_shape, strings_of
+from bagwise.sources.matrix_files import as_csr, check_shape, strings_of
+from bagwise.sources.roles import few_values, likely_note, shortened, taken_note
 
 __all__ = ["different_names", "label_notes", "obs_columns", "read_h5ad"]
 
@@ -140,18 +130,18 @@ def _call(task: str, path: str, limits: Limits, **arguments: Any) -> dict[str, A
     )
 
 
-def read_columns(file: BinaryIO, limits: Limits) -> dict[str, Any]:
+def read_columns(file: BinaryIO, limits: Limits) -> Iterator[tuple[str, Any]]:
     """Read the names of the columns of `obs` by h5py."""
     with _opened(file, limits) as opened:
-        return {"columns": opened.columns(opened.group("obs"))}
+        yield "columns", opened.columns(opened.group("obs"))
 
 
 def read_parts(
     file: BinaryIO, limits: Limits, label: str | None, id: str | None, split: str | None, layer: str | None
-) -> dict[str, Any]:
+) -> Iterator[tuple[str, Any]]:
     """Read the matrix, names and labels of a file by h5py; strings are joined, see `_joined`."""
     with _opened(file, limits) as opened:
-        return opened.parts({"labels": label, "ids": id, "splits": split}, layer)
+        yield from opened.parts({"label": label, "id": id, "split": split}, layer).items()
 
 
 @contextmanager
@@ -175,7 +165,7 @@ class _File:
         self._read = 0
 
     def parts(self, chosen: Mapping[str, str | None], layer: str | None) -> dict[str, Any]:
-        """Read the matrix, names, chosen columns and notes."""
+        """Return the matrix, whose arrays are not read yet, names, chosen columns and notes."""
         path = "X" if layer is None else "raw/X" if layer == "raw" else f"layers/{layer}"
         layers = [] if "layers" not in self._file else list(self.group("layers"))
         if "raw" in self._file:
@@ -187,20 +177,18 @@ class _File:
             raise BagwiseError(f"it has no matrix X.{which}")
         obs, var = self.group("obs"), self.group("raw/var" if layer == "raw" else "var")
         columns = self.columns(obs)
-        usual = {"labels": USUAL_LABEL, "splits": ("split",), "ids": ()}
+        roles = obs_roles(columns, chosen)
         strings = {"index": self._strings(obs, self._index_of(obs)), "names": self._strings(var, self._index_of(var))}
         shape = len(strings["index"]), len(strings["names"])
         taken = {}
-        for what, wanted in chosen.items():
-            name = usual_column(usual[what], columns) if wanted is None else chosen_column(wanted, columns)
-            if name is None and wanted is not None:
-                raise BagwiseError(f"obs has no column {wanted!r}; there are {shortened(columns)}.")
+        for what, role in (("labels", "label"), ("splits", "split"), ("ids", "id")):
+            name = roles[role]
             if name is not None:
                 taken[what], strings[what] = name, self._strings(obs, name)
                 if len(strings[what]) != shape[0]:
                     raise BagwiseError(f"it is damaged: column {name!r} of obs has not {shape[0]} rows.")
         label = taken.get("labels")
-        notes = taken_note(label, columns, chosen["labels"])
+        notes = taken_note(label, columns, chosen["label"])
         notes += label_notes(self._categories(obs, columns), shape[0], label)
         if layer is None and layers:
             notes.append(f"The matrix X is read; there are layers {shortened(layers)}, chosen by {argument('layer')}.")
@@ -245,13 +233,13 @@ class _File:
         self._read += sizes[0]
         return dataset
 
-    def _array(self, parent: Any, name: str, kinds: str, n_dimensions: int = 1) -> NDArray[Any]:
+    def _array(self, parent: Any, name: str, kinds: str) -> NDArray[Any]:
         """Read an array, in the byte order of this machine."""
-        values = self._dataset(parent, name, kinds, n_dimensions)[()]
+        values = self._dataset(parent, name, kinds)[()]
         return values.astype(values.dtype.newbyteorder("="), copy=False)
 
     def _matrix(self, path: str, shape: tuple[int, int]) -> dict[str, Any]:
-        """Read the matrix: its kind, and an array or those of a sparse matrix."""
+        """Return the kind of the matrix, and its array or those of a sparse matrix, which are not read yet."""
         matrix = self._at(self._file, path)
         if isinstance(matrix, self._h5py.Dataset):
             kind, stored = "array", tuple(matrix.shape or ())
@@ -267,8 +255,8 @@ class _File:
         if stored != shape:
             raise BagwiseError(f"it is damaged: {path!r} has the shape {stored}, but obs and var have {shape}.")
         if kind == "array":
-            return {"kind": kind, "X": self._array(self._file, path, "fiub", 2)}
-        return {"kind": kind, **{name: self._array(matrix, name, kinds) for name, kinds in _PARTS.items()}}
+            return {"kind": kind, "X": self._dataset(self._file, path, "fiub", 2)}
+        return {"kind": kind, **{name: self._dataset(matrix, name, kinds) for name, kinds in _PARTS.items()}}
 
     def _index_of(self, frame: Any) -> str:
         return _text(frame.attrs.get("_index", "_index"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import hashlib
+import io
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -21,10 +22,11 @@ from bagwise.errors import BagwiseError, argument, unknown_name
 __all__ = [
     "Content",
     "Decoder",
+    "Entry",
+    "EntryDecoder",
     "Item",
     "ItemError",
     "ItemIterator",
-    "ListItem",
     "NothingReadError",
     "Skipped",
     "SkippedItemsWarning",
@@ -32,6 +34,7 @@ __all__ = [
     "check_on_error",
     "decode_text",
     "item_errors",
+    "list_items",
     "warn_skipped",
 ]
 
@@ -209,27 +212,58 @@ def _reason(error: Exception) -> str:
     return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
 
 
-class ListItem:
-    """An array or text of a list, with the interface of `Item`."""
+@dataclass(frozen=True, eq=False, slots=True)
+class Entry:
+    """What is in memory: an entry of a list, or a row of a matrix. Is sent to other processes without the others."""
 
-    def __init__(self, id: str, content: Any) -> None:
-        self.id = id
-        self._content = content
+    origin: str
+    values: Any
+    number: int
 
-    def load(self, max_side: int | None = None) -> Any:
-        """Return the array or text, never shrunk."""
-        return self._content
+    @property
+    def source(self) -> str:
+        """The list or table and the number."""
+        return f"{self.origin}:{self.number}"
 
-    def fingerprint(self) -> str:
-        """Hash type, shape and bytes."""
-        if isinstance(self._content, str):  # NumPy strings do not distinguish "" from "\0"
-            return hashlib.blake2b(self._content.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-        array = np.asarray(self._content)
+    def value(self) -> Any:
+        """Return the entry; a row of a sparse matrix has the shape (1, d)."""
+        return self.values[[self.number]] if hasattr(self.values, "tocsr") else self.values[self.number]
+
+    def open(self) -> BinaryIO:
+        """Open bytes that only an equal entry has."""
+        value = self.value()
+        if isinstance(value, str):  # NumPy strings do not distinguish "" from "\0"
+            return io.BytesIO(value.encode("utf-8", "surrogatepass"))
+        if hasattr(value, "tocsr"):
+            return io.BytesIO(value.indices.astype(np.int64).tobytes() + value.data.tobytes())
+        array = np.asarray(value)
         if array.dtype == object:
-            raise ItemError(self.id, f"it is not an array of numbers but {type(self._content).__name__}")
-        digest = hashlib.blake2b(f"{array.dtype.str} {array.shape}".encode(), digest_size=16)
-        digest.update(array.tobytes())
-        return digest.hexdigest()
+            raise BagwiseError(f"it is not an array of numbers but {type(value).__name__}")
+        return io.BytesIO(f"{array.dtype.str} {array.shape}".encode() + array.tobytes())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        alone = self.values[[self.number]] if hasattr(self.values, "shape") else [self.values[self.number]]
+        return Entry, (self.origin, alone, 0)
+
+
+@dataclass(frozen=True)
+class EntryDecoder:
+    """Returns entries as they are, never shrunk."""
+
+    def decode(self, content: Content, max_side: int | None = None) -> Any:
+        """Return the entry."""
+        assert isinstance(content, Entry)
+        return content.value()
+
+
+def list_items(values: Sequence[Any], name: str) -> list[Item]:
+    """Return the entries of a list as items, with numbered ids.
+
+    >>> [(item.id, item.load()) for item in list_items(["meow", "woof"], "text")]
+    [('text 0', 'meow'), ('text 1', 'woof')]
+    """
+    decoder = EntryDecoder()
+    return [Item(f"{name} {k}", Entry("the list", values, k), decoder) for k in range(len(values))]
 
 
 class ItemIterator(Iterator[Any]):
@@ -240,7 +274,7 @@ class ItemIterator(Iterator[Any]):
 
     Parameters
     ----------
-    items : sequence of Item or ListItem
+    items : sequence of Item
     function : callable
         Called with an item, in threads. Raises `ItemError` if the item cannot be used, see `item_errors`.
     source : str
@@ -273,8 +307,8 @@ class ItemIterator(Iterator[Any]):
 
     Examples
     --------
-    >>> from bagwise.sources.items import ItemIterator, ListItem
-    >>> items = [ListItem(str(k), k) for k in range(5)]
+    >>> from bagwise.sources.items import ItemIterator, list_items
+    >>> items = list_items(range(5), "number")
     >>> iterator = ItemIterator(items, lambda item: item.load() ** 2, "a list", batch_size=2)
     >>> list(iterator), iterator.kept
     ([[0, 1], [4, 9], [16]], [0, 1, 2, 3, 4])

@@ -3,42 +3,72 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from itertools import islice
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from bagwise._io.storage import Url, as_place, is_url, open_for_writing, same_system
+from bagwise._io.storage import STORES, Url, as_place, is_url, open_for_writing, same_system
 from bagwise._utils.extras import require
-from bagwise._utils.text import quote_formula
+from bagwise._utils.text import quote_formula, unquote_formula
 from bagwise.errors import BagwiseError
 from bagwise.sources.archives import TarMember
 from bagwise.sources.collection import Collection
-from bagwise.sources.columns import USUAL_TEXT, usual_column
 from bagwise.sources.contents import File, FileContent, PartContent, UrlContent, as_file
-from bagwise.sources.delimited import TAB_ENDINGS, column_names
+from bagwise.sources.item_tables import arrow, item_table, mapped_codes, to_bytes, to_strings
 from bagwise.sources.items import Content, Decoder, Item
 from bagwise.sources.limits import Limits
-from bagwise.sources.manifest_rows import USUAL_URL, ManifestFile, Row, first_rows, read_rows
 from bagwise.sources.places import annotated, ending, is_file
-from bagwise.sources.records import JSON_ENDINGS, RecordFormat
-from bagwise.sources.row_collection import RowCollection
-from bagwise.sources.row_lists import Coded, LazyList
+from bagwise.sources.read_table import JSON_ENDINGS, TAB_ENDINGS, Layout, Table, read_table, table_names
+from bagwise.sources.roles import assign_roles, shortened, split_name
 
-__all__ = ["ManifestCollection", "ManifestFile", "as_manifest", "open_manifest", "sample_names"]
-__all__ += ["write_manifest"]
+__all__ = ["ManifestFile", "ManifestRoot", "as_manifest", "open_manifest", "write_manifest"]
 
 _ENDINGS = (".csv", ".parquet", *TAB_ENDINGS, *JSON_ENDINGS)
-_SAMPLE = 1000  # rows that are looked at for the modality
+_ROLES = ("url", "id", "label", "split", "size", "offset")
 _GROUP = 1 << 16  # rows of a group of Parquet
+# What a manifest that comes by URL may not name: paths of this machine and those that lead out of its folder; and URLs,
+# unless they are of stores and servers, or of files in archives there. (Others, such as caches, open local files.)
+_LOCAL = r"^(file:|local:|[/\\]|[A-Za-z]:[/\\])|(^|[/\\])\.\.([/\\]|$)"
+_ABSOLUTE = r"^[A-Za-z][A-Za-z0-9+.-]*:(//|:)|::"
+_SERVERS = (STORES - {"memory"}) | {"http", "https", "ftp"}
+_WHOLE = r"^[0-9]{1,18}$"
+
+
+@dataclass(frozen=True)
+class ManifestFile(os.PathLike[str]):
+    """A file that is a manifest, and how it is read: it is, once, when its table is asked for."""
+
+    place: Any
+    limits: Limits
+    label: str | None = None
+    id: str | None = None
+    split: str | None = None
+    sep: str | None = None
+    options: Mapping[str, Any] | None = field(default=None, repr=False, hash=False)  # of the file systems of its URLs
+
+    def __fspath__(self) -> str:
+        return os.fspath(self.place)
+
+    @cached_property
+    def table(self) -> Any:
+        """The table of a collection."""
+        try:
+            return _read(self)
+        except (BagwiseError, OSError) as error:
+            reason = str(error).rstrip(".")
+            raise BagwiseError(f"{os.fspath(self)} cannot be used as a manifest: {reason}.") from error
+
+    def sample(self, n: int = 1000) -> list[str]:
+        """Return names of the first items, whose endings tell what they are."""
+        rows = self.table.slice(0, n)
+        if "offset" in rows.column_names:
+            return to_strings(rows.column("id"))
+        return [Url(url).name if is_url(url) else url for url in to_strings(rows.column("url"))]
 
 
 def as_manifest(path: Any, limits: Limits, **given: Any) -> ManifestFile | None:
@@ -46,87 +76,144 @@ def as_manifest(path: Any, limits: Limits, **given: Any) -> ManifestFile | None:
     if isinstance(path, ManifestFile):
         return path
     place = as_place(path)
-    end = ending(os.fspath(place))
-    if end not in _ENDINGS or not is_file(place):
+    if ending(os.fspath(place)) not in _ENDINGS or not is_file(place):
         return None
     try:
-        names = _names_of(place, end, limits, given.get("sep"))
+        names = table_names(as_file(place), os.path.basename(os.fspath(place)), Layout(given.get("sep")), limits)
     except BagwiseError:
         return None  # told by the reader of what it is
-    if usual_column(USUAL_URL, names) is None or usual_column(USUAL_TEXT, names) is not None:
-        return None
-    return ManifestFile(place, **given)
-
-
-def _names_of(place: Any, end: str, limits: Limits, sep: str | None) -> Sequence[str]:
-    if end not in JSON_ENDINGS:
-        return column_names(place, limits, sep=sep)
-    with as_file(place).open() as file:
-        first = next(RecordFormat.of(os.fspath(place)).scan(file, 0, limits), None)
-    return list(first.fields) if first is not None and isinstance(first.fields, dict) else []
+    roles = assign_roles(names, {"url": None, "text": None})
+    return None if roles["url"] is None or roles["text"] is not None else ManifestFile(place, limits, **given)
 
 
 def open_manifest(
-    file: ManifestFile, modality: str, decoder: Decoder, *, labels: Any = "folders", splits: Any = "folders",
-    limits: Limits
-) -> Collection:  # fmt: skip
-    """Open the items that a manifest lists. `labels` and `splits` are those of its columns unless they are given.
-
-    A CSV, TSV or JSONL file is held in memory, about 100 bytes for an item. Of a Parquet file, only labels and splits
-    are, 8 bytes for an item; rows are read, a group at a time, when items are asked for.
-    """
-    source = os.fspath(file)
-    with _naming(source):
-        found = read_rows(file, limits)
-    label_sets: Coded[tuple[str, ...]] = found.labels.mapped(lambda label: (label,) if label else ())
-    if labels is None:
-        label_sets = Coded.same((), len(found.rows))
-    split_of = Coded.same(None, len(found.rows)) if splits is None else found.splits
-    place = _Place.of(file)
-    collection = ManifestCollection(
-        found.rows, place, modality, decoder, label_sets, split_of, found.files, source, limits=limits
-    )
+    file: ManifestFile, modality: str, decoder: Decoder, *, labels: Any = "folders", splits: Any = "folders"
+) -> Collection:
+    """Open the items that a manifest lists. `labels` and `splits` are those of its columns unless they are given."""
+    columns = {name: file.table.column(name) for name in file.table.column_names}
+    known = [columns.pop(name) for name in ("id", "label", "split")]
+    table = item_table(known[0], None if labels is None else known[1], None if splits is None else known[2], columns)
+    collection = Collection(table, modality, decoder, ManifestRoot.of(file), source=os.fspath(file), limits=file.limits)
     return annotated(collection, labels, splits)
 
 
-def sample_names(file: ManifestFile, limits: Limits) -> list[str]:
-    """Return the names of the first items, whose endings tell their modality."""
-    with _naming(os.fspath(file)):
-        return [_name(*row) for row in first_rows(file, limits, _SAMPLE)]
+def _read(file: ManifestFile) -> Any:
+    """Read a manifest as the table of a collection."""
+    name = os.path.basename(os.fspath(file))
+    raw = read_table(as_file(file.place), name, Layout(file.sep), file.limits)
+    if raw.bad:
+        raise BagwiseError(f"row {raw.bad[0][0]}: {raw.bad[0][1]}")
+    chosen = {"label": file.label, "id": file.id, "split": file.split}
+    roles = assign_roles(raw.names, {role: chosen.get(role) for role in _ROLES})
+    if roles["url"] is None:
+        raise BagwiseError(f"none of its columns is named url; there are {shortened(raw.names)}")
+    if roles["offset"] is not None and (roles["size"] is None or roles["id"] is None):
+        raise BagwiseError("it has a column offset, of parts of files, which needs columns size and id as well")
+    if not raw.columns.num_rows:
+        raise BagwiseError("it has no rows, only names of columns")
+    quoted = ending(name) in (".csv", *TAB_ENDINGS)
+    urls = _names(raw, roles["url"], "url", quoted)
+    _check_urls(urls, file.place)
+    ids = urls if roles["id"] is None else _names(raw, roles["id"], "id", quoted)
+    labels, splits = _codes(raw, roles["label"], quoted, str), _codes(raw, roles["split"], quoted, split_name)
+    numbers = {role: _numbers(raw, str(roles[role])) for role in ("size", "offset") if roles[role] is not None}
+    # many items are in one file where there are offsets
+    return item_table(
+        ids, labels, splits, {"url": urls.dictionary_encode() if "offset" in numbers else urls, **numbers}
+    )
 
 
-@contextmanager
-def _naming(source: str) -> Iterator[None]:
-    try:
-        yield
-    except (BagwiseError, OSError) as error:
-        raise BagwiseError(f"{source} cannot be used as a manifest: {str(error).rstrip('.')}.") from error
+def _names(raw: Table, name: str, role: str, quoted: bool) -> Any:
+    """Return a column of names as bytes; raise an error if one is missing."""
+    pa, column = arrow(), raw.columns.column(name).combine_chunks()
+    column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    if not _is_text(column.type):
+        raise BagwiseError(f"column {name!r} is {column.type}; it must hold strings")
+    names = column.cast(pa.large_binary())
+    compute = require("pyarrow.compute", "app", "Reading manifests")
+    if names.null_count or compute.min(compute.binary_length(names)).as_py() == 0:
+        raise BagwiseError(f"some of its rows have no {role}. Remove them")
+    if quoted and compute.any(compute.starts_with(names, "'")).as_py():
+        names = to_bytes(map(unquote_formula, to_strings(names)))
+    return names
 
 
-def _name(id: str, url: str, size: int | None, offset: int | None) -> str:
-    """Return the name whose ending tells what an item is."""
-    return id if offset is not None else (Url(url).name if is_url(url) else url)
+def _is_text(kind: Any) -> bool:
+    types = arrow().types
+    return any(of(kind) for of in (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary))
+
+
+def _codes(raw: Table, name: str | None, quoted: bool, change: Callable[[str], str]) -> Any:
+    if name is None:
+        return None
+
+    def strings(values: Any) -> Iterator[str | None]:
+        names = _is_text(values.type)
+        different = to_strings(values) if names else replace(raw, columns=arrow().table({name: values})).strings(name)
+        return (change(unquote_formula(one) if quoted else one) if one else None for one in different)
+
+    return mapped_codes(raw.columns.column(name), strings)
+
+
+def _numbers(raw: Table, name: str) -> Any:
+    """Return a column of whole numbers from 0."""
+    pa, column = arrow(), raw.columns.column(name).combine_chunks()
+    compute = require("pyarrow.compute", "app", "Reading manifests")
+    if not pa.types.is_integer(column.type):
+        texts = pa.array([one or None for one in raw.strings(name)], pa.string())
+        wrong = compute.index(compute.match_substring_regex(texts, _WHOLE), pa.scalar(False)).as_py()
+        if wrong >= 0:
+            raise BagwiseError(f"row {wrong + 1}: {name!r} is {texts[wrong].as_py()!r:.50}, expected a whole number")
+        column = texts
+    numbers = column.cast(pa.int64())
+    if (compute.min(numbers).as_py() or 0) < 0:
+        raise BagwiseError(f"column {name!r} has negative numbers")
+    return numbers
+
+
+def _check_urls(urls: Any, place: Any) -> None:
+    """Raise an error for URLs that no file has, and for those that a manifest which comes by URL may not name."""
+    compute = require("pyarrow.compute", "app", "Reading manifests")
+    if compute.any(compute.match_substring(urls, "\0")).as_py():
+        raise BagwiseError("some of its urls have characters of code 0. Remove them")
+    if not isinstance(place, Url):
+        return
+    own = {part.split("://", 1)[0] for part in place.url.split("::") if "://" in part} - {"file", "local"}
+    known = "|".join(map(re.escape, sorted(_SERVERS | own)))
+    allowed = rf"^((zip|tar)://[^:]*::)?({known})://([^:]|:[^:])*:?$"
+    absolute, local, fine = (compute.match_substring_regex(urls, one) for one in (_ABSOLUTE, _LOCAL, allowed))
+    if compute.any(compute.or_(local, compute.and_not(absolute, fine))).as_py():
+        raise BagwiseError(
+            "it comes by URL, but some of its rows name files of this machine, lead out of its folder, or are URLs of "
+            "protocols other than those of stores and servers. Copy it to this machine first if you trust it"
+        )
 
 
 @dataclass(frozen=True)
-class _Place:
+class ManifestRoot:
     """What relative URLs of a manifest are relative to, and the options of file systems."""
 
     folder: Any
     options: Mapping[str, Any] | None = field(default=None, repr=False, hash=False)
 
     @classmethod
-    def of(cls, file: ManifestFile) -> _Place:
+    def of(cls, file: ManifestFile) -> ManifestRoot:
+        """Return that of a manifest."""
         if isinstance(file.place, Url):
             return cls(Url(file.place.url, file.place.options), file.options)
         return cls(os.path.dirname(os.path.abspath(file.place)), file.options)
 
-    def content(self, row: Row) -> Content:
+    def content(
+        self, id: str, url: str | None, offset: int | None = None, size: int | None = None, version: str | None = None
+    ) -> Content:
         """Return the bytes of a row."""
-        whole = self._file(row.url, row.size if row.offset is None else None)
-        if row.offset is None:
-            return whole
-        return PartContent(whole, row.id.rsplit("/", 1)[-1], row.offset, row.size or 0)
+        assert url is not None
+        whole = self._file(url, size if offset is None else None)
+        return whole if offset is None else PartContent(whole, id.rsplit("/", 1)[-1], offset, size or 0)
+
+    def part(self, ids: Sequence[str], urls: Sequence[str | None]) -> ManifestRoot:
+        """Return the same."""
+        return self
 
     def _file(self, url: str, size: int | None) -> File:
         if is_url(url):
@@ -140,122 +227,6 @@ class _Place:
         if not isinstance(self.folder, Url):
             return self.options
         return self.folder.options if same_system(self.folder.url, url) else None
-
-
-class ManifestCollection(RowCollection):
-    """A collection of the items that a manifest lists; see `open_manifest`."""
-
-    def __init__(
-        self,
-        rows: Any,
-        place: _Place,
-        modality: str,
-        decoder: Decoder,
-        label_sets: Sequence[tuple[str, ...]],
-        splits: Sequence[str | None] | None,
-        files: NDArray[np.int32] | None,
-        source: str,
-        notes: Sequence[str] = (),
-        limits: Limits | None = None,
-    ) -> None:
-        super().__init__(len(rows), _RowIds(rows), label_sets, splits, modality, source, notes, limits)
-        self._rows, self._place, self._decoder, self._files = rows, place, decoder, files
-        self._items = _Items(rows, place, decoder, self._label_sets, self._splits)
-
-    def _chosen(self, numbers: NDArray[np.int64]) -> ManifestCollection:
-        _, labels, splits = self._columns(numbers)
-        files = None if self._files is None else self._files[numbers]
-        return self._changed(self._rows.chosen(numbers), self._decoder, labels, splits, files)
-
-    def _with_columns(self, label_sets: Sequence[tuple[str, ...]], splits: Sequence[str | None]) -> ManifestCollection:
-        return self._changed(self._rows, self._decoder, label_sets, splits, self._files)
-
-    def _with_decoders(self, change: Callable[[Any], Any]) -> ManifestCollection:
-        return self._changed(self._rows, change(self._decoder), self._label_sets, self._splits, self._files)
-
-    def _changed(self, rows: Any, decoder: Decoder, labels: Any, splits: Any, files: Any) -> ManifestCollection:
-        others = self.source, self.notes, self.limits
-        return ManifestCollection(rows, self._place, self.modality, decoder, labels, splits, files, *others)
-
-    def _reference(self, start: int, stop: int) -> Any:
-        part = self[start:stop]
-        part.notes = ()
-        return _ManifestRows(part._changed(  # type: ignore[attr-defined]
-            part._rows, part._decoder, part._label_sets.compact(), part._splits.compact(), None  # type: ignore[attr-defined]
-        ))  # fmt: skip
-
-    def _whole_files(self) -> NDArray[np.bool_] | None:
-        if self._files is None:
-            return np.ones(max(0, len(self) - 1), bool)
-        return np.diff(self._files) != 0
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        columns = self._label_sets, self._splits, self._files
-        given = (self._rows, self._place, self.modality, self._decoder, *columns, self.source, self.notes, self.limits)
-        return ManifestCollection, given
-
-
-@dataclass(frozen=True)
-class _ManifestRows:
-    """A partition of a manifest."""
-
-    items: ManifestCollection
-
-    def open(self) -> Collection:
-        """Return the items."""
-        return self.items
-
-    def key(self) -> str:
-        """Describe the rows."""
-        own = self.items
-        about = [(one.values, hashlib.blake2b(one.codes.tobytes()).hexdigest()) for one in
-                 (own._label_sets, own._splits)]  # fmt: skip
-        return repr((own.modality, repr(own._decoder), own._rows.about(), about))
-
-
-class _RowIds(LazyList[str]):
-    """The ids of rows."""
-
-    def __init__(self, rows: Any) -> None:
-        self._rows = rows
-
-    def chosen(self, numbers: NDArray[np.int64]) -> _RowIds:
-        """Return some ids."""
-        return _RowIds(self._rows.chosen(numbers))
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __iter__(self) -> Iterator[str]:
-        return (row.id for row in self._rows)
-
-    def _at(self, number: int) -> str:
-        return self._rows[number].id
-
-
-class _Items(LazyList[Item]):
-    """The items of a manifest."""
-
-    def __init__(self, rows: Any, place: _Place, decoder: Decoder, label_sets: Any, splits: Any) -> None:
-        self._rows, self._place, self._decoder, self._label_sets, self._splits = (
-            rows,
-            place,
-            decoder,
-            label_sets,
-            splits,
-        )
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __iter__(self) -> Iterator[Item]:
-        return map(self._item, self._rows, self._label_sets, self._splits)
-
-    def _at(self, number: int) -> Item:
-        return self._item(self._rows[number], self._label_sets[number], self._splits[number])
-
-    def _item(self, row: Row, labels: tuple[str, ...], split: str | None) -> Item:
-        return Item(row.id, self._place.content(row), self._decoder, labels, split)
 
 
 def write_manifest(
@@ -312,17 +283,36 @@ def write_manifest(
         raise BagwiseError(f"The name of a manifest must end in {', '.join(sorted(_ENDINGS))}; got {os.fspath(place)}.")
     if end == ".parquet":
         require("pyarrow.parquet", "app", "Writing Parquet files")
-    several = next((item for item in collection if len(item.labels) > 1), None)
+    several = collection.several()
     if several is not None:
         raise BagwiseError(f"Manifests have one label per item, but {several.id!r} has {len(several.labels)}.")
-    names = ["id", "url", "label", *(["split"] if any(one is not None for one in collection.splits) else []), "size"]
-    if any(isinstance(item.content, (TarMember, PartContent)) for item in collection):
-        names.append("offset")
     home = _Home(place)
-    rows = ([row[name] for name in names] for row in map(home.row, collection))
+    rows = list(zip(*map(home.row, collection), strict=True))
+    columns = dict(zip(("id", "url", "label", "split", "size", "offset"), rows, strict=True))
+    for name in ("split", "offset"):
+        if all(value is None for value in columns[name]):
+            del columns[name]
     with open_for_writing(place) as file:
-        _WRITERS.get(end, _write_lines)(file, names, rows, end, raw)
+        if end == ".parquet":
+            require("pyarrow.parquet", "app", "Writing Parquet files").write_table(
+                arrow().table({name: _column(values) for name, values in columns.items()}),
+                file, compression="zstd", row_group_size=_GROUP,
+            )  # fmt: skip
+        else:
+            _write_lines(file, columns, end, raw)
     return path
+
+
+def _column(values: Sequence[Any]) -> Any:
+    """Return a column: numbers, or strings, as bytes if some of them are no UTF-8."""
+    pa = arrow()
+    if all(value is None or isinstance(value, int) for value in values):
+        return pa.array(values, pa.int64())
+    column = to_bytes(values)
+    try:
+        return column.cast(pa.string())
+    except pa.ArrowInvalid:
+        return column
 
 
 class _Home:
@@ -333,8 +323,8 @@ class _Home:
         folder = place.beside("").url if isinstance(place, Url) else os.path.dirname(os.path.abspath(place))
         self._folder = folder if self._remote else folder.rstrip(os.sep) + os.sep
 
-    def row(self, item: Item) -> dict[str, Any]:
-        """Return what the manifest says about an item."""
+    def row(self, item: Item) -> tuple[Any, ...]:
+        """Return id, url, label, split, size and offset of an item."""
         content, size, offset = item.content, None, None
         if isinstance(content, (TarMember, PartContent)) and getattr(content, "packed", None) is None:
             size, offset = content.size, content.offset
@@ -351,8 +341,7 @@ class _Home:
         if self._remote and isinstance(content, FileContent):
             raise BagwiseError(f"A manifest by URL cannot list files of this machine, such as {content.path}.")
         label = item.labels[0] if item.labels else None
-        return {"id": item.id, "url": self._url(content), "label": label, "split": item.split, "size": size,
-                "offset": offset}  # fmt: skip
+        return item.id, self._url(content), label, item.split, size, offset
 
     def _url(self, file: File) -> str:
         full = file.path if isinstance(file, FileContent) else file.url
@@ -362,33 +351,14 @@ class _Home:
         return f"./{name}" if is_url(name) else name
 
 
-def _write_lines(file: Any, names: list[str], rows: Iterable[list[Any]], end: str, raw: bool) -> None:
+def _write_lines(file: Any, columns: Mapping[str, Sequence[Any]], end: str, raw: bool) -> None:
     text = io.TextIOWrapper(file, encoding="utf-8", errors="surrogateescape", newline="", write_through=True)
+    rows = zip(*columns.values(), strict=True)
     if end in JSON_ENDINGS:
-        for row in rows:
-            text.write(json.dumps(dict(zip(names, row, strict=True))) + "\n")
+        text.writelines(json.dumps(dict(zip(columns, row, strict=True))) + "\n" for row in rows)
     else:
         writer = csv.writer(text, delimiter="\t" if end in TAB_ENDINGS else ",", lineterminator="\n")
-        writer.writerow(names)
-        for row in rows:
-            cells = (
-                "" if one is None else one if raw or not isinstance(one, str) else quote_formula(one) for one in row
-            )
-            writer.writerow(cells)
+        writer.writerow(columns)
+        plain = (int, type(None)) if not raw else object
+        writer.writerows([one if isinstance(one, plain) else quote_formula(one) for one in row] for row in rows)
     text.detach()
-
-
-def _write_groups(file: Any, names: list[str], rows: Iterable[list[Any]], end: str, raw: bool) -> None:
-    arrow, parquet = (require(name, "app", "Writing Parquet files") for name in ("pyarrow", "pyarrow.parquet"))
-    kinds = {"size": arrow.int64(), "offset": arrow.int64()}
-    schema = arrow.schema([(name, kinds.get(name, arrow.string())) for name in names])
-    with parquet.ParquetWriter(file, schema, compression="zstd") as writer:
-        rest = iter(rows)
-        while some := list(islice(rest, _GROUP)):
-            arrays = [
-                arrow.array(column, field.type) for column, field in zip(zip(*some, strict=True), schema, strict=True)
-            ]
-            writer.write_table(arrow.Table.from_arrays(arrays, schema=schema))
-
-
-_WRITERS: dict[str, Callable[..., None]] = {".parquet": _write_groups}

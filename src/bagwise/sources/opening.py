@@ -12,9 +12,9 @@ from typing import Any
 from bagwise._io.storage import Url, as_place, is_url, same_system
 from bagwise._utils.text import how_many
 from bagwise.errors import BagwiseError, argument, parameter_name, unknown_name
-from bagwise.sources import manifests, shards
 from bagwise.sources.annotations import LabelFile
 from bagwise.sources.collection import Collection
+from bagwise.sources.contents import as_file, local_copy
 from bagwise.sources.frames import is_frame, modality_of_frame, open_frame
 from bagwise.sources.image_files import IMAGE_ENDINGS, UNREAD_ENDINGS
 from bagwise.sources.items import Content
@@ -22,24 +22,37 @@ from bagwise.sources.limits import Limits, as_limits
 from bagwise.sources.manifests import ManifestFile, as_manifest
 from bagwise.sources.media import VIDEO_ENDINGS, open_images, open_texts, open_videos
 from bagwise.sources.places import (
+    Listing,
     chosen_endings,
     ending,
     is_file,
     list_place,
     nothing_found,
     with_endings,
-    without_file,
 )
 from bagwise.sources.plain_texts import TEXT_ENDINGS, likely_texts, look_like_texts
-from bagwise.sources.records import RECORD_ENDINGS, has_text_column, open_records
-from bagwise.sources.shards import Shards, as_shards
+from bagwise.sources.read_table import (
+    FOLDER_ENDINGS,
+    TABLE_ENDINGS,
+    Layout,
+    looked_at,
+    split_table,
+    table_ending,
+    table_names,
+)
+from bagwise.sources.records import has_texts, open_records
+from bagwise.sources.shards import Mapper, Shards, shards_of_listing, shards_of_pattern
 
-__all__ = ["SeveralModalities", "has_endings", "modality_of", "open_collection"]
+__all__ = ["SeveralModalities", "column_names", "found_source", "has_endings", "located", "modality_of"]
+__all__ += ["open_collection"]
 
-_ENDINGS = {"images": IMAGE_ENDINGS, "texts": TEXT_ENDINGS, "records": RECORD_ENDINGS, "videos": VIDEO_ENDINGS}
+_Source = ManifestFile | Shards | Listing
+
+_ENDINGS = {"images": IMAGE_ENDINGS, "texts": TEXT_ENDINGS, "records": FOLDER_ENDINGS, "videos": VIDEO_ENDINGS}
 # Modalities of which each file is an item, and the options that are about columns and layout of a table.
 _FILES = ("images", "texts", "videos")
-_OF_COLUMNS = ("label", "id", "split", "sep", "sheet")
+_OF_COLUMNS = ("label", "id", "split", "sep", "sheet", "header")
+_BY_ENDING = {end: [one for one in _ENDINGS if end in _ENDINGS[one]] for end in set().union(*_ENDINGS.values())}
 # What to do with common files that are not read.
 _ADVICE = {".xls": "Save it as .xlsx or .csv.", ".ods": "Save it as .xlsx or .csv."}
 _ADVICE |= {".json": "Write one object per line into a .jsonl file.", ".pkl": "Save it as .csv, .npz or .parquet."}
@@ -48,8 +61,8 @@ _ADVICE |= UNREAD_ENDINGS
 _ADVICE |= dict.fromkeys((".pdf", ".doc", ".docx", ".rtf", ".html", ".htm"), "Convert such files to .txt.")
 # Named in the message on a source without items.
 _SOME_ENDINGS = frozenset([".csv", ".jpg", ".jsonl", ".mp4", ".npz", ".png", ".tsv", ".txt", ".xlsx"])
-# Files that are tables for certain; .csv and .tsv may be texts as well.
-_TABLES = frozenset([".npz", ".mtx", ".svm", ".svmlight", ".libsvm", ".parquet", ".h5ad"])
+# Files that are tables of numbers for certain; others may have texts in their rows.
+_MATRICES = frozenset([".npz", ".mtx", ".svm", ".svmlight", ".libsvm", ".h5ad"])
 
 
 def open_collection(
@@ -57,7 +70,7 @@ def open_collection(
     modality: str = "auto",
     *,
     storage_options: Mapping[str, Any] | None = None,
-    mapping: shards.Mapper | None = None,
+    mapping: Mapper | None = None,
     **options: Any,
 ) -> Collection:
     r"""Open a collection: a folder or archive of images, texts or videos, a file of records, or a table.
@@ -70,16 +83,17 @@ def open_collection(
 
         - A folder, or a zip or tar archive (read in place, also compressed), of images, texts or videos: the class of
           an item is its folder; outermost folders named train and test are splits.
-        - A CSV, TSV, JSONL or Excel file with a text in every record; or a folder or an archive of them.
-        - A table of numbers: ``.npz``, ``.mtx``, ``.svmlight``, ``.csv``, ``.tsv``, ``.xlsx``, ``.parquet``,
-          ``.h5ad``.
+        - A CSV, TSV, JSON lines, Excel, Parquet or SQLite file (``data.sqlite::table``) with a text in every row, also
+          ``.csv.gz``, ``.csv.zst`` and the like; or a folder or an archive of them.
+        - A table of numbers: the same files, ``.npz``, ``.mtx``, ``.svmlight``, ``.h5ad``.
         - In memory: a DataFrame of pandas or Polars, a pyarrow.Table, a Dataset or DatasetDict of Hugging Face, an
           AnnData, or a mapping of columns; see `bagwise.sources.open_frame`.
     modality : {"auto", "images", "texts", "videos", "records", "table"}, default="auto"
         Items to open. "auto": the modality of the files, an error if there are several. (Texts and tables in the
         outermost folder beside at least as many other files, such as a README.txt, do not count.) Files without an
-        ending are texts if they look so and there is nothing else. A CSV, TSV or Excel file is a file of records if it
-        has a column named text, body, content or document, or if `text` is given; otherwise it is a table.
+        ending are texts if they look so and there is nothing else. Rows of a table are texts ("records") if there is a
+        column named text, body, content or document, or only one of long strings, or if `text` is given; otherwise they
+        are numbers ("table"). "records" and "table" also read files with other endings, by their content.
     storage_options : mapping, default=None
         What fsspec opens the file system of a URL with, such as credentials. None: by environment variables and
         fsspec's configuration files.
@@ -96,7 +110,7 @@ def open_collection(
         - videos: ``mode``, ``every``, ``max_frames``; see `bagwise.sources.open_videos`.
         - table: ``label``, ``id``, ``split``, ``keep``, ``layer``; see `bagwise.sources.open_table`.
         - tables in memory: columns ``image``, ``text``, ``label``, ``id``, ``split``; see `bagwise.sources.open_frame`.
-        - CSV, TSV and Excel files: ``sep``, ``sheet``, ``encoding``.
+        - CSV, TSV and Excel files: ``sep``, ``sheet``, ``header``, ``encoding``.
         - folders and archives: ``extensions``, the endings of files that are items.
         - all: ``labels`` and ``splits``, mappings from ids, or CSV, TSV, Excel or Parquet files with columns filename
           and label or split; ``limits``, a `bagwise.sources.Limits`: larger sources and items are refused.
@@ -129,19 +143,19 @@ def open_collection(
             if option not in accepted:
                 raise unknown_name("option of a table in memory", option, accepted)
         return open_frame(path, modality, **options)
-    if not isinstance(path, (str, os.PathLike, Shards)):
+    if not isinstance(path, (str, os.PathLike)):
         raise BagwiseError(
             f"A collection is opened from a path, a URL or a table in memory, got {type(path).__name__}. Lists of "
             'texts and images are one by name: {"text": texts, "label": labels}.'
         )
-    path, options = _place_of(path, storage_options, modality, options)
-    if isinstance(path, Shards) and mapping is not None:
-        path = replace(path, mapping=mapping)
+    found, options = _found(path, storage_options, modality, options)
+    if isinstance(found, Shards) and mapping is not None:
+        found = replace(found, mapping=mapping)
     if modality == "auto":
-        modality = modality_of(path, options)
+        modality = _modality_of(found, options)
     if modality not in _MODALITIES:
         raise unknown_name(parameter_name("modality"), modality, ("auto", *_MODALITIES))
-    options = _columns_of_labels(path, modality, options)
+    options = _columns_of_labels(found, modality, options)
     reader = _reader(modality)
     accepted = _options_of(reader)
     for option in options:
@@ -153,31 +167,50 @@ def open_collection(
         others = ["tables" if known == "table" else known for known in others]
         listed = " and ".join(filter(None, (", ".join(others[:-1]), others[-1])))
         modality = "a table" if modality == "table" else modality
-        raise BagwiseError(f"{argument(option)} is for {listed}, but {os.fspath(path)} holds {modality}. Leave it out.")
-    return reader(path, **options)
+        raise BagwiseError(
+            f"{argument(option)} is for {listed}, but {os.fspath(found)} holds {modality}. Leave it out."
+        )
+    return reader(found, **options)
 
 
-def _place_of(path: Any, storage_options: Any, modality: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Return the path, URL, manifest or shards that are opened, and the options that are left for the reader."""
+def found_source(path: Any, limits: Limits, storage_options: Any = None, **columns: Any) -> _Source:
+    """Find out what a path or URL is: a manifest, shards, or a place with files, which is listed; each is done once.
+
+    `columns` are those of a manifest by their roles; `label` may be an ending of members of shards.
+    """
+    if isinstance(path, (ManifestFile, Shards, Listing)):
+        return path
+    place = as_place(path, storage_options if is_url(path) else None)
+    label = columns.get("label")
+    found = as_manifest(place, limits, **columns, options=storage_options) or shards_of_pattern(place, limits, label)
+    if found is not None:
+        return found
+    listing = list_place(place, limits)
+    return shards_of_listing(listing, label) or listing
+
+
+def _found(path: Any, storage_options: Any, modality: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return the source that is opened, see `found_source`, and the options that are left for the reader."""
+    path, sheet = split_table(path)
+    options = options if sheet is None else {"sheet": sheet} | options
     place = as_place(path, storage_options) if storage_options is not None and is_url(path) else as_place(path)
-    options = options | _annotation_urls(place, options)
-    if modality in ("auto", *_FILES) and not {"text", "columns"} & set(options):
-        limits, others = as_limits(options.get("limits")), dict(options)
-        own = options.get("labels") is None  # otherwise columns are those of the file of labels
-        columns = {
-            name: others[name] for name in ("label", "id", "split", "sep") if own and others.get(name) is not None
-        }
-        left = {name: value for name, value in options.items() if name not in _OF_COLUMNS} if own else others
-        manifest = as_manifest(place, limits, **columns, options=storage_options)
-        if manifest is not None:
-            return manifest, left
-        found = as_shards(place, limits, columns.get("label"))
-        if found is not None:
-            unused = next((name for name in ("id", "split", "sep", "sheet") if columns.get(name)), None)
-            if unused is not None:
-                raise BagwiseError(f"{argument(unused)} is for columns, but {found.source} has shards. Leave it out.")
-            return found, left
-    return as_place(place, None if isinstance(place, Url) else storage_options), options
+    origin = getattr(place, "place", place)  # of what is listed already
+    options = options | _annotation_urls(origin, options)
+    if modality not in ("auto", *_FILES):
+        as_place(origin, None if isinstance(origin, Url) else storage_options)  # an error: they are for URLs
+        return place, options
+    own = options.get("labels") is None  # otherwise columns are those of the file of labels
+    columns = {name: options[name] for name in _OF_COLUMNS if own and options.get(name) is not None}
+    limits = as_limits(options.get("limits"))
+    of_rows = {name: value for name, value in columns.items() if name not in ("sheet", "header")}
+    found = list_place(place, limits) if "text" in options else found_source(place, limits, storage_options, **of_rows)
+    if isinstance(found, Listing):
+        as_place(origin, None if isinstance(origin, Url) else storage_options)
+        return found, options
+    unused = next((name for name in columns if name != "label"), None)
+    if isinstance(found, Shards) and unused is not None:
+        raise BagwiseError(f"{argument(unused)} is for columns, but {found.source} has shards. Leave it out.")
+    return found, {name: value for name, value in options.items() if not own or name not in _OF_COLUMNS}
 
 
 def _annotation_urls(place: Any, options: Mapping[str, Any]) -> dict[str, Url]:
@@ -231,40 +264,47 @@ class SeveralModalities(BagwiseError):
         return SeveralModalities, (self.source, self.found)
 
 
-def modality_of(path: str | os.PathLike[str], options: Mapping[str, Any]) -> str:
-    """Return the modality that `open_collection` opens with these options if it is not told."""
+def located(path: Any, options: Mapping[str, Any]) -> tuple[Any, str]:
+    """Return a source that is listed already, and the modality that `open_collection` opens if it is not told.
+
+    Both go to `open_collection` instead of the path, with the same options, so that a place is listed once.
+    """
     if is_frame(path):
-        return modality_of_frame(path, options)
-    path, options = _place_of(path, None, "auto", dict(options))
-    if isinstance(path, ManifestFile):
-        return _modality_of_names(os.fspath(path), manifests.sample_names(path, as_limits(options.get("limits"))))
-    if isinstance(path, Shards):
-        names = shards.sample_names(path, as_limits(options.get("limits")))
+        return path, modality_of_frame(path, options)
+    others = dict(options)
+    found, others = _found(path, others.pop("storage_options", None), "auto", others)
+    return found, _modality_of(found, others)
+
+
+def modality_of(path: Any, options: Mapping[str, Any]) -> str:
+    """Return the modality that `open_collection` opens with these options if it is not told."""
+    return located(path, options)[1]
+
+
+def _modality_of(found: _Source, options: Mapping[str, Any]) -> str:
+    limits = as_limits(options.get("limits"))
+    if isinstance(found, ManifestFile):
+        return _modality_of_names(os.fspath(found), found.sample())
+    if isinstance(found, Shards):
+        names = found.sample(limits)
         # a text beside an image or a video is its caption
         items = [name for name in names if ending(name) in IMAGE_ENDINGS | VIDEO_ENDINGS] or names
-        return _modality_of_names(os.fspath(path), items)
-    name = path.name if isinstance(path, Url) else os.path.basename(os.fspath(path))
-    if ending(name) in _TABLES and is_file(path):
+        return _modality_of_names(os.fspath(found), items)
+    source, contents = os.fspath(found), found
+    if found.is_file and ending(next(iter(contents))) in _MATRICES:
         return "table"
-    limits = as_limits(options.get("limits"))
-    contents, _ = list_place(path, limits)
-    if contents and all(ending(name) == ".parquet" or name == "_SUCCESS" for name in contents):
-        return "table"
-    alone = list(contents) == [name] and is_file(path)
-    if alone and ending(name) in RECORD_ENDINGS and options.get("extensions") is None:
-        if {"text", "columns"} & set(options):
-            return "records"
-        layout = {option: options.get(option) for option in ("sep", "sheet", "encoding")}
-        try:
-            return "records" if has_text_column(name, contents[name], limits, **layout) else "table"
-        except BagwiseError as error:
-            raise BagwiseError(f"{contents[name].source} cannot be used: {str(error).rstrip('.')}.") from error
-    contents = without_file(contents, options.get("labels"))
+    parquet = bool(contents) and all(ending(name) == ".parquet" or name == "_SUCCESS" for name in contents)
+    first = next((name for name in contents if name != "_SUCCESS"), "")
+    if parquet or (found.is_file and table_ending(first) in TABLE_ENDINGS and options.get("extensions") is None):
+        return "records" if _has_texts(first, contents[first], limits, options) else "table"
+    contents = contents.without(options.get("labels"))
     if options.get("extensions") is not None:
-        return _modality_of_endings(os.fspath(path), contents, options["extensions"])
-    ends = {name: ending(name) for name in contents}
-    found = {modality: [name for name in ends if ends[name] in endings] for modality, endings in _ENDINGS.items()}
-    there = {modality: names for modality, names in found.items() if names}
+        return _modality_of_endings(source, contents, options["extensions"])
+    there: dict[str, list[str]] = {}
+    for name in contents:
+        for modality in _BY_ENDING.get(table_ending(name), ()):
+            there.setdefault(modality, []).append(name)
+    there = {modality: there[modality] for modality in _ENDINGS if modality in there}
     # a README.txt or a table beside the items is none of them
     for modality in ("texts", "records"):
         others = sum(len(names) for other, names in there.items() if other != modality)
@@ -275,10 +315,22 @@ def modality_of(path: str | os.PathLike[str], options: Mapping[str, Any]) -> str
     if not there.keys() - {"texts"} and not known and likely_texts(contents):
         return "texts"
     if not there:
-        raise _nothing_found(os.fspath(path), contents)
+        raise _nothing_found(source, contents)
     if len(there) > 1:
-        raise SeveralModalities(os.fspath(path), {modality: len(names) for modality, names in there.items()})
+        raise SeveralModalities(source, {modality: len(names) for modality, names in there.items()})
     return next(iter(there))
+
+
+def _has_texts(name: str, content: Content, limits: Limits, options: Mapping[str, Any]) -> bool:
+    """Whether the rows of a table are texts, see `has_texts`."""
+    if options.get("text") is not None:
+        return True
+    layout = {option: options.get(option) for option in ("sep", "sheet", "encoding", "header")}
+    try:
+        table = looked_at(content, name, Layout(**layout), limits)
+        return has_texts(table, {role: options.get(role) for role in ("text", "label", "id", "split")})
+    except BagwiseError as error:
+        raise BagwiseError(f"{content.source} cannot be used: {str(error).rstrip('.')}.") from error
 
 
 def _modality_of_names(source: str, names: Sequence[str]) -> str:
@@ -314,9 +366,25 @@ def _nothing_found(path: str, contents: Mapping[str, Content]) -> BagwiseError:
     return nothing_found(path, "images, texts, records or videos", contents, _SOME_ENDINGS, others)
 
 
+def column_names(path: Any, limits: Limits, **layout: Any) -> list[str]:
+    """Return the names of the columns of a table, see `Layout`, or of `obs` of AnnData; none for other sources."""
+    path, sheet = split_table(path)
+    place = as_place(path)
+    end = table_ending(os.fspath(place))
+    if end not in (*TABLE_ENDINGS, ".h5ad") or not is_file(place):
+        return []
+    if end == ".h5ad":
+        from bagwise.sources.h5ad import obs_columns  # deferred: loads SciPy
+
+        with local_copy(place, limits) as local:
+            return obs_columns(local, limits)
+    layout = {"sheet": sheet, **{name: value for name, value in layout.items() if value is not None}}
+    return table_names(as_file(place), os.path.basename(os.fspath(place)), Layout(**layout), limits)
+
+
 def has_endings(path: str | os.PathLike[str], extensions: str, limits: Limits | None = None) -> bool:
     """Whether a source has files with these endings, see `chosen_endings`."""
-    return bool(with_endings(chosen_endings(extensions, frozenset()))(list_place(path, as_limits(limits))[0]))
+    return bool(with_endings(chosen_endings(extensions, frozenset()))(list_place(path, as_limits(limits))))
 
 
 def _modality_of_endings(path: str, contents: Mapping[str, Content], extensions: Any) -> str:

@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bagwise._utils.checks import as_count
 from bagwise.errors import BagwiseError
-from bagwise.sources.archives import TarMember
 from bagwise.sources.collection import Collection
 from bagwise.sources.contents import FileContent
+from bagwise.sources.item_tables import codes_of
+from bagwise.sources.items import Item
 
 __all__ = ["Partition", "divide"]
 
 # Items of a partition, if nothing is said.
 _ITEMS = 1000
-
-
-class Opener(Protocol):
-    """Opens the items of a partition. Picklable and small."""
-
-    def open(self) -> Collection:
-        """Open the items."""
-
-    def key(self) -> str | None:
-        """Describe the items, and the versions of their files; None if they are not known yet."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +57,19 @@ class Partition:
     start: int | None
     n_items: int | None
     source: str
-    _opener: Opener = field(repr=False)
+    _items: Any = field(repr=False)  # the collection, or what opens it
+
+    @classmethod
+    def of(cls, collection: Collection, start: int, stop: int, number: int = 0) -> Partition:
+        """Make a partition of the items from `start` to `stop`: a slice of the table of the collection."""
+        items = collection[start:stop]
+        items.ignored, items.notes, items.skipped = (), (), ()  # of the whole, and long
+        kept = items if items._file is None else items._file.of(items)
+        return cls(number, start, stop - start, collection.source, kept)
 
     def open(self) -> Collection:
         """Open the items: ids, labels, splits and order are those of the whole collection."""
-        return self._opener.open()
+        return self._items if isinstance(self._items, Collection) else self._items.open()
 
     @property
     def key(self) -> str | None:
@@ -78,54 +77,47 @@ class Partition:
 
         32 hexadecimal digits, the same in every process; None for a shard that was not read yet.
         """
-        about = self._opener.key()
-        return None if about is None else hashlib.blake2b(about.encode("utf-8", "replace"), digest_size=16).hexdigest()
+        if not isinstance(self._items, Collection):
+            about = self._items.key()
+            return None if about is None else _digest([about])
+        items = self._items
+        if items.X is None:
+            return _digest([items.modality, *(_about(item) for item in items)])
+        matrix = (items.X.indptr, items.X.indices, items.X.data) if hasattr(items.X, "tocsr") else (items.X,)
+        rows = (hashlib.blake2b(part.tobytes()).hexdigest() for part in matrix)
+        return _digest([items.ids, items.label_sets, items.splits, items.X.dtype, items.X.shape, *rows])
 
 
-@dataclass(frozen=True)
-class Held:
-    """A partition that carries its items, which are references: paths, offsets in files, URLs."""
-
-    items: Collection
-
-    def open(self) -> Collection:
-        """Return the items."""
-        return self.items
-
-    def key(self) -> str:
-        """Describe the items."""
-        found = [(item.id, item.labels, item.split, repr(item.decoder), _version(item.content)) for item in self.items]
-        return repr((self.items.modality, found))
+def _digest(parts: Iterable[Any]) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        digest.update(repr(part).encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
 
 
-def _version(content: Any) -> str:
-    """Describe content, with the version of a file."""
-    if not isinstance(content, FileContent):
-        return repr(content)
+def _about(item: Item) -> tuple[Any, ...]:
+    """Describe an item, with the version of its file."""
+    content = item.content
     try:
-        return repr((content, content.stamp()))
+        stamp = content.stamp() if isinstance(content, FileContent) else None
     except OSError:  # told, or raised, when it is read
-        return repr((content, None))
+        stamp = None
+    return item.id, item.labels, item.split, item.decoder, content, stamp
 
 
 def divide(collection: Collection, n: int | None = None, items_per_partition: int | None = None) -> list[Partition]:
     """Divide a collection; see `Collection.partitions`."""
     bounds = _bounds(len(collection), _cuts(collection), n, items_per_partition)
-    return [
-        Partition(number, start, stop - start, collection.source, collection._reference(start, stop))
-        for number, (start, stop) in enumerate(bounds)
-    ]
+    return [Partition.of(collection, start, stop, number) for number, (start, stop) in enumerate(bounds)]
 
 
 def _cuts(collection: Collection) -> NDArray[np.intp] | None:
     """Return where a collection of several tar files may be divided: between them. None: anywhere."""
-    own = collection._whole_files()
-    if own is None:
-        archives = [item.content.archive if isinstance(item.content, TarMember) else None for item in collection]
-        own = np.array([one is None or one != before for one, before in zip(archives[1:], archives, strict=False)])
-    if own.all() or not own.any():  # no tar files, or only one
+    if not {"url", "offset"} <= set(collection.table.column_names):
         return None
-    return np.flatnonzero(own) + 1
+    files, _ = codes_of(collection.table.column("url"))
+    cuts = np.flatnonzero(np.diff(files)) + 1
+    return cuts if 0 < len(cuts) < len(files) - 1 else None
 
 
 def _bounds(

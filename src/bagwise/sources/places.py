@@ -4,87 +4,183 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from bagwise._io.storage import Url, as_place, storage_errors
 from bagwise._utils.threads import map_in_order
 from bagwise.errors import BagwiseError, argument
 from bagwise.sources.annotations import LabelFile
 from bagwise.sources.archives import check_name, is_archive, list_archive
-from bagwise.sources.collection import Collection
-from bagwise.sources.columns import SPLIT_FOLDERS
-from bagwise.sources.contents import FileContent, UrlContent
-from bagwise.sources.items import Content, Decoder, Item
+from bagwise.sources.collection import Collection, Contents, Root
+from bagwise.sources.contents import FileContent, UrlContent, version_of
+from bagwise.sources.item_tables import item_table, numbers, to_bytes, to_codes
+from bagwise.sources.items import Content, Decoder
 from bagwise.sources.limits import Limits
+from bagwise.sources.roles import SPLIT_FOLDERS
 
-__all__ = ["FileContent", "arrange", "collect", "ending", "is_file", "linked_notes", "list_place"]
+__all__ = ["Folder", "Listing", "arrange", "collect", "ending", "is_file", "linked_notes", "list_place"]
 
 # Folders by URL that are listed at a time, and how deep they may be.
 _AT_A_TIME, _MOST_LEVELS = 16, 100
 _NAMED = 5  # links in a note
 
 
-def list_place(path: str | os.PathLike[str], limits: Limits | None = None) -> tuple[dict[str, Content], list[str]]:
-    """List the files of a folder, an archive or a single file: their contents by name, and ignored names.
+@dataclass(frozen=True)
+class Folder:
+    """The files of a folder of this machine, or by URL, by their names: paths below it."""
 
-    Names are relative, with ``/`` between folders, in order of code points. Ignored are hidden files (or those in a
-    hidden folder), what macOS adds to archives, and what is not a regular file.
+    place: Any  # an absolute path, or a URL
+    prefix: str = ""  # by URL: what comes before a name in paths of the file system
+
+    def content(
+        self, id: str, url: str | None = None, offset: int | None = None, size: int | None = None,
+        version: str | None = None
+    ) -> Content:  # fmt: skip
+        """Return a file."""
+        if isinstance(self.place, Url):
+            return UrlContent(self.place, f"{self.prefix}{id}", size, version)
+        return FileContent(os.path.join(self.place, id))
+
+    def part(self, ids: Sequence[str], urls: Sequence[str | None]) -> Folder:
+        """Return the folder."""
+        return self
+
+
+class Listing(Mapping[str, Content], os.PathLike[str]):
+    """The files of a folder, an archive or a single file, by name: a place that was listed.
+
+    Names are relative, with ``/`` between folders, in order of code points. Contents are made when they are asked for.
+
+    Parameters
+    ----------
+    place : path or URL
+    names : iterable of str
+    root : Root
+        Finds files by their names.
+    ignored : iterable of str, default=()
+        Names of what is there, but is no regular file.
+    about : mapping, default=None
+        Of files by URL: size and version by name.
+    """
+
+    def __init__(
+        self,
+        place: Any,
+        names: Iterable[str],
+        root: Root,
+        ignored: Iterable[str] = (),
+        about: Mapping[str, tuple[int | None, str | None]] | None = None,
+    ) -> None:
+        visible: list[str] = []
+        hidden: list[str] = []
+        for name in names:
+            (hidden if _is_hidden(name) else visible).append(name)
+        self.place, self.root, self._about = place, root, about
+        self.ignored = sorted([*ignored, *hidden])
+        self._names = dict.fromkeys(sorted(visible))
+
+    def __fspath__(self) -> str:
+        return os.fspath(self.place)
+
+    def __getitem__(self, name: str) -> Content:
+        if name not in self._names:
+            raise KeyError(name)
+        size, version = (None, None) if self._about is None else self._about[name]
+        return self.root.content(name, None, None, size, version)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    @property
+    def is_file(self) -> bool:
+        """Whether the place is a single file, and no archive."""
+        return isinstance(self.root, Contents) and not is_archive(os.fspath(self.place))
+
+    def without(self, labels: Any) -> Listing:
+        """Return the listing without the file of labels, if it lies beside the items."""
+        path = labels.path if isinstance(labels, LabelFile) else labels
+        if not isinstance(path, (str, os.PathLike)) or _by_folder(path):
+            return self
+        path = as_place(path)
+        own = path.opened()[1] if isinstance(path, Url) else str(Path(path).resolve())
+        last = os.path.basename(own)
+        for name in self:
+            if name.rsplit("/", 1)[-1] == last and getattr(self[name], "path", None) == own:
+                return Listing(self.place, (one for one in self if one != name), self.root, self.ignored, self._about)
+        return self
+
+    def table(self, names: Sequence[str], labels: Any = None, splits: Any = None) -> Any:
+        """Return the table of a collection of some files."""
+        if self._about is None:
+            return item_table(names, labels, splits)
+        sizes, versions = zip(*(self._about[name] for name in names), strict=True)
+        known = np.array([-1 if size is None else size for size in sizes], np.int64)
+        return item_table(names, labels, splits, {"size": numbers(known), "version": to_bytes(versions)})
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith((".", "__MACOSX")) or "/." in name or "/__MACOSX" in name
+
+
+def list_place(path: Any, limits: Limits | None = None) -> Listing:
+    """List the files of a folder, an archive or a single file, unless it is listed already.
+
+    Ignored are hidden files (or those in a hidden folder), what macOS adds to archives, and what is not a regular file.
 
     Links to folders of this machine are followed, but each folder is read once: links to a folder that is read already,
     or to one that the place is in, are ignored, and so are links that lead nowhere; `linked_notes` says so.
     """
-    path = as_place(path)
+    if isinstance(path, Listing):
+        return path
+    path, limits = as_place(path), limits or Limits()
     if isinstance(path, Url):
-        limits = limits or Limits()
-        if limits not in path.memo:  # a list takes long: what opens a place asks for it several times
-            path.memo[limits] = _visible(*_list_url(Url(path.url, path.options), limits))
-        return path.memo[limits]
+        return _list_url(path, limits)
     place = Path(path)
     absolute = str(place.resolve())  # so that other processes find it
     if place.is_dir():
         names, ignored = _walk(place)
-        found: dict[str, Content] = {name: FileContent(os.path.join(absolute, name)) for name in names}
-    elif not place.exists():
+        return Listing(path, names, Folder(absolute), ignored)
+    if not place.exists():
         raise BagwiseError(f"{os.fspath(path)} does not exist. Give a folder, a zip or tar archive, or a file.")
-    elif is_archive(place):
-        found, ignored = dict(list_archive(absolute, limits or Limits())), []
-    else:
-        return {place.name: FileContent(absolute)}, []
-    return _visible(found, ignored)
+    if is_archive(place):
+        members = list_archive(absolute, limits)
+        return Listing(path, members, Contents(members))
+    return Listing(path, [place.name], Contents({place.name: FileContent(absolute)}))
 
 
-def _visible(found: dict[str, Content], ignored: list[str]) -> tuple[dict[str, Content], list[str]]:
-    """Sort files by name, and put hidden ones to those that are ignored."""
-    hidden = {name for name in found if any(part.startswith((".", "__MACOSX")) for part in name.split("/"))}
-    return {name: found[name] for name in sorted(set(found) - hidden)}, sorted([*ignored, *hidden])
-
-
-def _list_url(place: Url, limits: Limits) -> tuple[dict[str, Content], list[str]]:
+def _list_url(place: Url, limits: Limits) -> Listing:
     """List a folder, an archive or a single file by URL."""
-    system, path = place.opened()
+    bare = Url(place.url, place.options)
+    system, path = bare.opened()
     with storage_errors(str(place)):
         system.invalidate_cache()  # what an earlier list said may be old
         about: dict[str, Any] = {"type": "directory"} if place.url.split("::")[0].endswith("/") else system.info(path)
     if about["type"] == "directory":
         try:
-            return _walk_url(place, limits)
+            return _walk_url(bare, limits)
         finally:
             system.invalidate_cache()  # it holds all names
-    content = UrlContent.listed(place, path, about)
-    if is_archive(place.name):
-        return dict(list_archive(content, limits)), []
-    return {place.name: content}, []
+    content = UrlContent.listed(bare, path, about)
+    members = dict(list_archive(content, limits)) if is_archive(place.name) else {place.name: content}
+    return Listing(place, members, Contents(members))
 
 
-def _walk_url(place: Url, limits: Limits) -> tuple[dict[str, Content], list[str]]:
+def _walk_url(place: Url, limits: Limits) -> Listing:
     """List the files below a folder by URL, several folders at a time. All folders and files count as members."""
     system, path = place.opened()
     root = path.rstrip("/")
-    found: dict[str, Content] = {}
+    found: dict[str, tuple[int | None, str | None]] = {}
     ignored: list[str] = []
     folders, known = [root or path], {root}
+    prefix = f"{root}/" if root else ""
 
     def listed(folder: str) -> list[dict[str, Any]]:
         with storage_errors(f"{place}: the folder {folder}"):
@@ -97,23 +193,25 @@ def _walk_url(place: Url, limits: Limits) -> tuple[dict[str, Content], list[str]
                 full = str(entry["name"])
                 if full.rstrip("/") in (root, folder.rstrip("/")):
                     continue  # object stores may have an empty object for a folder
-                if root and not full.startswith(f"{root}/"):
+                if not root and full.startswith("/"):
+                    prefix = "/"
+                if root and not full.startswith(prefix):
                     raise BagwiseError(f"{place} is refused: it says that it holds {full!r}, which is elsewhere.")
-                name = full[len(root) :].removeprefix("/")
+                name = full.removeprefix(prefix)
                 check_name(name, str(place))
                 if entry["type"] == "directory":
                     if full.rstrip("/") not in known:
                         known.add(full.rstrip("/"))
                         below.append(full)
                 elif entry["type"] == "file" and not name.endswith("/"):
-                    found[name] = UrlContent.listed(place, full, entry)
+                    found[name] = (entry.get("size"), version_of(entry))
                 else:
                     ignored.append(name)
             n = len(found) + len(ignored) + len(known)
             what = f"{place} is refused: it holds more than {limits.members:,} files and folders"
             limits.check("members", n, what)
         if not below:
-            return found, ignored
+            return Listing(place, found, Folder(place, prefix), ignored, found)
         folders = below
     raise BagwiseError(f"{place} is refused: its folders are more than {_MOST_LEVELS} levels deep.")
 
@@ -185,11 +283,12 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def linked_notes(path: Any, ignored: Sequence[str]) -> list[str]:
-    """Say which links in a folder of this machine were ignored, by what `list_place` ignored."""
+def linked_notes(listing: Listing) -> list[str]:
+    """Say which links in a folder of this machine were ignored."""
+    path = listing.place
     if isinstance(path, Url) or not os.path.isdir(path):
         return []
-    there = {name: Path(path, name) for name in ignored if not any(part.startswith(".") for part in name.split("/"))}
+    there = {name: Path(path, name) for name in listing.ignored if not _is_hidden(name)}
     twice = [name for name, place in there.items() if place.is_dir()]
     lost = [name for name, place in there.items() if place.is_symlink() and not os.path.exists(place)]
     notes = []
@@ -222,8 +321,8 @@ def ending(name: str) -> str:
     return f".{end}".lower()
 
 
-def arrange(names: Iterable[str]) -> dict[str, tuple[str | None, str | None]]:
-    """Return label and split of each file, by its folders.
+def arrange(names: Iterable[str]) -> tuple[list[str | None], list[str | None]]:
+    """Return the labels and the splits of files, by their folders.
 
     1. A single outermost folder that holds nothing but folders is skipped.
     2. If all outermost folders are named like splits (train, training, test, testing, val, valid, validation, dev; in
@@ -231,21 +330,22 @@ def arrange(names: Iterable[str]) -> dict[str, tuple[str | None, str | None]]:
     3. The next folder is the class. Folders below it have no meaning. A file outside any folder has no class.
 
     >>> arrange(["train/cat/1.jpg", "test/dog/old/2.jpg"])
-    {'train/cat/1.jpg': ('cat', 'train'), 'test/dog/old/2.jpg': ('dog', 'test')}
+    (['cat', 'dog'], ['train', 'test'])
     """
-    folders = {name: name.split("/")[:-1] for name in names}
+    of_names = [name.rpartition("/")[0] for name in names]
+    folders = {folder: folder.split("/") if folder else [] for folder in of_names}
     while folders and all(len(parts) > 1 for parts in folders.values()):
         outer = {parts[0] for parts in folders.values()}
         if len(outer) > 1 or min(outer).lower() in SPLIT_FOLDERS:
             break
-        folders = {name: parts[1:] for name, parts in folders.items()}
+        folders = {folder: parts[1:] for folder, parts in folders.items()}
     divided = all(parts and parts[0].lower() in SPLIT_FOLDERS for parts in folders.values())
-    arranged = {}
-    for name, parts in folders.items():
-        split = SPLIT_FOLDERS[parts[0].lower()] if divided else None
+    labels: dict[str, str | None] = {}
+    for folder, parts in folders.items():
         classes = parts[1:] if divided else parts
-        arranged[name] = (classes[0] if classes else None, split)
-    return arranged
+        labels[folder] = classes[0] if classes else None
+    splits = {folder: SPLIT_FOLDERS[parts[0].lower()] if divided else None for folder, parts in folders.items()}
+    return [labels[folder] for folder in of_names], [splits[folder] for folder in of_names]
 
 
 def collect(
@@ -264,35 +364,36 @@ def collect(
     `accepted` are their usual endings, for messages. `labels` and `splits` are ``"folders"``, None, or what
     `Collection.with_labels` and `with_splits` take.
     """
-    from bagwise.sources.manifests import as_manifest, open_manifest  # deferred: they use what is here
-    from bagwise.sources.shards import as_shards, open_shards
+    from bagwise.sources.manifests import ManifestFile, open_manifest  # deferred: they use what is here
+    from bagwise.sources.opening import found_source
+    from bagwise.sources.shards import Shards, open_shards
 
-    path, limits = as_place(path), limits or Limits()
-    given: dict[str, Any] = {"labels": labels, "splits": splits, "limits": limits}
-    manifest = as_manifest(path, limits)
-    if manifest is not None:
-        return open_manifest(manifest, modality, decoder, **given)
-    shards = as_shards(path, limits)
-    if shards is not None:
-        return open_shards(shards, modality, decoder, accepted, **given)
-    contents, ignored = list_place(path, limits)
-    contents = without_file(contents, labels)
-    chosen = choose(contents)
+    limits = limits or Limits()
+    source = found_source(path, limits)
+    if isinstance(source, ManifestFile):
+        return open_manifest(source, modality, decoder, labels=labels, splits=splits)
+    if isinstance(source, Shards):
+        return open_shards(source, modality, decoder, accepted, labels=labels, splits=splits, limits=limits)
+    listing = list_place(source, limits).without(labels)
+    shown = os.fspath(listing)
+    chosen = choose(listing)
     if not chosen:
-        raise nothing_found(os.fspath(path), modality, contents, accepted, f"; others by {argument('extensions')}")
-    by_folder = arrange(chosen)
-    items = []
-    for name in chosen:
-        label, split = by_folder[name]
-        own = (label,) if _by_folder(labels) and label is not None else ()
-        items.append(Item(name, contents[name], decoder, own, split if _by_folder(splits) else None))
-    others = sorted([*ignored, *(set(contents) - set(chosen))])
-    notes = linked_notes(path, ignored)
+        raise nothing_found(shown, modality, listing, accepted, f"; others by {argument('extensions')}")
+    by_folder, split_of = arrange(chosen)
+    table = listing.table(
+        chosen,
+        to_codes(by_folder) if _by_folder(labels) else None,
+        to_codes(split_of) if _by_folder(splits) else None,
+    )
+    others = sorted([*listing.ignored, *(set(listing) - set(chosen))])
+    notes = linked_notes(listing)
     tables = [name for name in others if "/" not in name and ending(name) in (".csv", ".tsv", ".xlsx")]
-    if _by_folder(labels) and len(tables) == 1 and os.path.isdir(path) and not any(item.labels for item in items):
-        beside = argument("labels", os.path.join(path, tables[0]))
+    if _by_folder(labels) and len(tables) == 1 and os.path.isdir(shown) and not any(by_folder):
+        beside = argument("labels", os.path.join(shown, tables[0]))
         notes.append(f"Items have no labels, which come from folders. If {tables[0]} holds them: {beside}")
-    collection = Collection(items, modality, os.fspath(path), others, notes, limits=limits)
+    collection = Collection(
+        table, modality, decoder, listing.root, source=shown, ignored=others, notes=notes, limits=limits
+    )
     return annotated(collection, labels, splits)
 
 
@@ -325,19 +426,6 @@ def chosen_endings(extensions: Iterable[str] | str | None, usual: frozenset[str]
 def with_endings(endings: frozenset[str] | None) -> Callable[[Mapping[str, Content]], list[str]]:
     """Return what chooses the files with one of these endings, None: all files."""
     return lambda contents: [name for name in contents if endings is None or ending(name) in endings]
-
-
-def without_file(contents: Mapping[str, Content], labels: Any) -> dict[str, Content]:
-    """Leave out the file of labels, if it lies beside the items."""
-    path = labels.path if isinstance(labels, LabelFile) else labels
-    if not isinstance(path, (str, os.PathLike)) or _by_folder(path):
-        return dict(contents)
-    path = as_place(path)
-    if isinstance(path, Url):
-        own: Any = path.opened()[1]
-        return {name: one for name, one in contents.items() if not isinstance(one, UrlContent) or one.path != own}
-    own = FileContent(str(Path(path).resolve()))
-    return {name: content for name, content in contents.items() if content != own}
 
 
 def nothing_found(

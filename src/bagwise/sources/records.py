@@ -1,257 +1,32 @@
-"""Collections of texts in CSV, TSV and JSONL files, one record per item."""
+"""Collections of texts in tables: one row of a CSV, TSV, JSON lines, Excel, Parquet or SQLite file per item."""
 
 from __future__ import annotations
 
-import csv
-import functools
-import io
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
-from bagwise._io.storage import as_place
-from bagwise._utils.json_text import parse_json
-from bagwise._utils.memory import readable_size
 from bagwise._utils.text import agree, unquote_formula
-from bagwise.errors import BagwiseError, argument, in_python, unknown_name
+from bagwise.errors import BagwiseError, argument, unknown_name
 from bagwise.sources.collection import Collection
-from bagwise.sources.columns import (
-    USUAL_LABEL,
-    USUAL_TEXT,
-    FewValues,
-    chosen_column,
-    likely_note,
-    shortened,
-    split_name,
-    taken_note,
-    usual_column,
-)
-from bagwise.sources.contents import FileContent, UrlContent
-from bagwise.sources.delimited import (
-    SHEET_ENDINGS,
-    TAB_ENDINGS,
-    NoEndError,
-    SheetContent,
-    as_separator,
-    head_of,
-    parsed_rows,
-    separator_of,
-    wrong_row,
-)
-from bagwise.sources.items import Content, Item, Skipped, check_encoding, check_on_error, decode_text, warn_skipped
+from bagwise.sources.item_tables import arrow, item_table, to_bytes, to_codes
+from bagwise.sources.items import Skipped, check_on_error, warn_skipped
 from bagwise.sources.limits import Limits, as_limits
-from bagwise.sources.places import (
-    annotated,
-    arrange,
-    chosen_endings,
-    ending,
-    linked_notes,
-    list_place,
-    nothing_found,
-    without_file,
+from bagwise.sources.media import TextDecoder
+from bagwise.sources.places import annotated, arrange, chosen_endings, ending, linked_notes, list_place, nothing_found
+from bagwise.sources.read_table import (
+    FOLDER_ENDINGS,
+    JSON_ENDINGS,
+    Layout,
+    Table,
+    check_layout,
+    read_table,
+    table_ending,
 )
+from bagwise.sources.roles import USUAL, Roles, assign_roles, columns_of, cut_name, shortened, split_name, unused_note
 
-__all__ = ["RECORD_ENDINGS", "RecordContent", "RecordDecoder", "RecordFormat", "has_text_column", "open_records"]
-
-JSON_ENDINGS = frozenset([".jsonl", ".ndjson"])
-RECORD_ENDINGS = JSON_ENDINGS | TAB_ENDINGS | SHEET_ENDINGS | {".csv"}
-# A line of a record counts for so many bytes at least, from some number on: short lines take as long as long ones.
-_LINE_BYTES, _FEW_LINES = 64, 1000
-
-
-class Scanned(NamedTuple):
-    """A record of a file: its bytes from `start` to `end`, and what is in it or what is wrong with it."""
-
-    start: int
-    end: int
-    fields: dict[str, Any] | BagwiseError
-
-
-@dataclass(frozen=True)
-class RecordFormat:
-    """Format of a file of records; parses the file, or a single record of it.
-
-    `names` are the columns, and `delimiter` is the character between fields; both are None in JSONL, where every record
-    names its fields. `quote` is the character around fields that may hold delimiters and line ends, or None. `encoding`
-    None is UTF-8.
-    """
-
-    names: tuple[str, ...] | None = None
-    delimiter: str | None = None
-    quote: str | None = None
-    encoding: str | None = None
-
-    @classmethod
-    def of(
-        cls,
-        name: str,
-        columns: Sequence[str] | None = None,
-        sep: str | None = None,
-        quote: str | None = "auto",
-        encoding: str | None = None,
-        head: str = "",
-    ) -> RecordFormat:
-        """Choose the format by a file's name, the parameters of `open_records`, and the beginning of the file."""
-        check_encoding(encoding)
-        if encoding is not None and "\n".encode(encoding) != b"\n":
-            raise BagwiseError(
-                f"Records are found by lines, which {argument('encoding', encoding)} hides. Convert {name} to UTF-8."
-            )
-        given = None if quote == "auto" else quote
-        if given is not None and (not isinstance(given, str) or len(given) != 1 or given in "\r\n"):
-            raise BagwiseError(f"quote must be one character and no line end, got {given!r}.")
-        if ending(name) in JSON_ENDINGS:
-            if columns is not None or sep is not None:
-                named = in_python("columns= and ") + argument("sep")
-                raise BagwiseError(f"{named} are for CSV and TSV files, but {name} is JSONL.")
-            return cls(encoding=encoding)
-        if quote == "auto":
-            quote = None if ending(name) in TAB_ENDINGS else '"'
-        separator = as_separator(sep) or separator_of(name, head, quote)
-        return cls(None if columns is None else tuple(columns), separator, quote, encoding)
-
-    def with_header(self, file: BinaryIO, limits: Limits) -> tuple[RecordFormat, int]:
-        """Read the names of columns from the first row if they are unknown; also return where records begin."""
-        if self.delimiter is None or self.names is not None:
-            return self, 0
-        names, start = self.first_row(file, limits)
-        named = [name for name in names if name]  # commas at the end of all lines make columns without a name
-        if len(set(named)) < len(named):
-            raise BagwiseError(f"it has columns of the same name: {shortened(names)}")
-        return RecordFormat(tuple(names), self.delimiter, self.quote, self.encoding), start
-
-    def first_row(self, file: BinaryIO, limits: Limits) -> tuple[list[str], int]:
-        """Read the first row of a file that is not JSONL; also return where the next one begins."""
-        lines = _Lines(file, 0, self, limits)
-        try:
-            names = next(self._rows(lines), None)
-        except csv.Error as error:
-            raise self._wrong_row(lines, error) from error
-        if not names:
-            raise BagwiseError("it is empty, or its first line is: there are no names of columns")
-        limits.check("columns", len(names), f"it has {len(names):,} columns")
-        return names, lines.position
-
-    def scan(self, file: BinaryIO, start: int, limits: Limits) -> Iterator[Scanned]:
-        """Yield all records from the byte `start` on. Empty lines are not records."""
-        lines = _Lines(file, start, self, limits)
-        records: Iterator[dict[str, Any] | None]
-        if self.delimiter is None:
-            records = map(_parse_json, lines)
-        else:
-            records = map(self._named, self._rows(lines))
-        while True:
-            begin = lines.begin_record()
-            found: dict[str, Any] | BagwiseError | None
-            try:
-                found = next(records)
-            except StopIteration:
-                return
-            except csv.Error as error:
-                found = self._wrong_row(lines, error)
-                if isinstance(found, NoEndError):
-                    raise found from error
-            except NoEndError:
-                raise
-            except BagwiseError as error:
-                found = error
-            if found is not None:
-                yield Scanned(begin, lines.position, found)
-
-    def parse(self, record: bytes, start: int) -> dict[str, Any]:
-        """Parse the bytes of one record, which begin at `start` in their file."""
-        text = decode_text(record, self.encoding, start)
-        if self.delimiter is None:
-            fields = _parse_json(text)
-        else:
-            (row,) = self._rows(io.StringIO(text, newline="\n"))
-            fields = self._named(row)
-        assert fields is not None  # empty lines were not taken for records
-        return fields
-
-    def _rows(self, lines: Iterator[str]) -> Iterator[list[str]]:
-        assert self.delimiter is not None
-        if self.quote is None:
-            return map(self._divide, lines)
-        return parsed_rows(lines, delimiter=self.delimiter, quotechar=self.quote, strict=True)
-
-    def _wrong_row(self, lines: _Lines, error: csv.Error) -> BagwiseError:
-        assert self.delimiter is not None
-        assert self.quote is not None  # other files are not parsed by csv
-        advice = in_python("; if quotes are plain characters, pass quote=None", "; or save it as .tsv, without quotes")
-        return wrong_row("".join(lines.of_record), self.delimiter, error, lines.number, self.quote, advice)
-
-    def _divide(self, line: str) -> list[str]:
-        bare = line.rstrip("\r\n")
-        return bare.split(self.delimiter) if bare else []
-
-    def _named(self, row: list[str]) -> dict[str, Any] | None:
-        assert self.names is not None
-        if not row:
-            return None
-        if len(row) != len(self.names):
-            raise BagwiseError(f"it has {len(row)} fields, expected {len(self.names)}: {shortened(self.names)}")
-        return dict(zip(self.names, row, strict=True))
-
-
-class _Lines(Iterator[str]):
-    """The decoded lines of a file. Unlike a generator, it continues after a line that cannot be decoded."""
-
-    def __init__(self, file: BinaryIO, position: int, format: RecordFormat, limits: Limits) -> None:
-        self._several = format.quote is not None  # a record may have several lines
-        file.seek(0 if self._several else position)
-        self.number = 1 + file.read(position).count(b"\n") if self._several else 1  # of the first line of a record
-        self.position = position
-        self.of_record: list[str] = []
-        self.begin_record()
-        self._file = file
-        self._encoding = format.encoding
-        self._limits = limits
-
-    def begin_record(self) -> int:
-        """Say that the next line is the first of a record; gives where it begins."""
-        self.number += len(self.of_record)
-        self.of_record = []
-        self._begin, self._n_lines = self.position, 0
-        return self._begin
-
-    def __next__(self) -> str:
-        most = self._limits.text_bytes
-        line = self._file.readline(most + 1)
-        if not line:
-            raise StopIteration
-        start, self.position = self.position, self.position + len(line)
-        while len(line) > most and not line.endswith(b"\n"):  # what is left of it is no record either
-            line = self._file.readline(most + 1)
-            self.position += len(line)
-        self._n_lines += 1
-        n_bytes, most_lines = self.position - self._begin, max(_FEW_LINES, most // _LINE_BYTES)
-        if n_bytes > most or (self._several and self._n_lines > most_lines):
-            counted = f"{most_lines:,} lines, which count for {_LINE_BYTES} bytes each at least"
-            size = readable_size(most) if n_bytes > most else counted
-            error = self._limits.exceeded("text_bytes", f"it has more than {size}")
-            if self._several:
-                where = f"line {self.number}, byte {self._begin}"
-                raise NoEndError(f"the record that begins in {where}, is refused, or has no end: {error}")
-            raise error
-        self.of_record.append("\n")  # a line that cannot be decoded counts as well
-        self.of_record[-1] = decode_text(line, self._encoding, start)
-        return self.of_record[-1]
-
-
-def _parse_json(line: str) -> dict[str, Any] | None:
-    if not line.strip():
-        return None
-    try:
-        fields = parse_json(line)
-    except (ValueError, RecursionError) as error:
-        raise BagwiseError(f"it is not JSON: {error}") from error
-    if not isinstance(fields, dict):
-        raise BagwiseError(f"it is a JSON {type(fields).__name__}, expected an object with named fields")
-    return fields
+__all__ = ["columns_of_texts", "has_texts", "open_records", "texts_of"]
 
 
 def open_records(
@@ -261,9 +36,9 @@ def open_records(
     label: str | None = None,
     id: str | None = None,
     split: str | None = None,
-    columns: Sequence[str] | None = None,
     sep: str | None = None,
     sheet: str | None = None,
+    header: bool | None = None,
     quote: str | None = "auto",
     label_from: str = "auto",
     encoding: str | None = None,
@@ -273,323 +48,237 @@ def open_records(
     on_error: str = "raise",
     limits: Limits | None = None,
 ) -> Collection:
-    r"""Open the records of CSV, TSV, JSONL or Excel files as texts: one file, or all those of a folder or an archive.
+    r"""Open the rows of CSV, TSV, JSON lines, Excel, Parquet or SQLite files as texts: one file, or all of a folder.
 
-    Items stay in the order of their file, files in the order of their names. A file in an archive is decompressed as a
-    whole when its records are loaded (the last two files are kept in memory).
+    Items stay in the order of their file, files in the order of their names. All texts are held in memory.
 
     Parameters
     ----------
     path : path
-        File, folder, or zip or tar archive.
+        File, which may end in ``.gz`` or ``.zst`` as well, folder, or zip or tar archive.
     text : str or sequence of str, default=None
-        Column with the text; several are joined by a line end. By default ``text``, ``body``, ``content`` or
-        ``document``, the first of them that is there. Names of all columns are found in any case.
+        Column with the text; several, in a list or with commas between them, are joined by a line end. By default
+        ``text``, ``body``, ``content`` or ``document``, the first of them that is there, or the only column of long
+        strings. Names of all columns are found in any case; a column of a file without names is chosen by its number,
+        from 1.
     label : str, default=None
-        Column with the label, by default ``label``, ``labels``, ``class``, ``category`` or ``target``. In
-        JSONL it may hold a list of labels. An empty one is no label. Without labels, `notes` of the collection name
-        the columns with few values, which may hold them.
+        Column with the label, by default ``label``, ``labels``, ``class``, ``category`` or ``target``, or the only
+        other column of few values. In JSON it may hold a list of labels. An empty one is no label. `notes` of the
+        collection say which column was taken if its name does not, which other ones may hold the labels, and which are
+        not used.
     id : str, default=None
-        Column with the id, by default ``id``. Without it the id is the file's name and the record's number, from 1. Of
+        Column with the id, by default ``id``. Without it the id is the file's name and the row's number, from 1. Of
         several files the name comes first in any case, as in ``books.csv:17``.
     split : str, default=None
         Column with the split, by default ``split``. Without it, outermost folders named train and test are splits.
-    columns : sequence of str, default=None
-        Names of the columns of a CSV or TSV file that has no line with them.
     sep : str, default=None
         Character between fields, or its name: "tab", "semicolon". By default a tab in ``.tsv`` and ``.tab``, a comma
         in ``.csv``; or another one, if that one is not in the first line and the other divides all rows alike.
     sheet : str, default=None
-        Name of the sheet of an Excel file, or its number from 1; by default the first one. Needs ``bagwise[app]``.
+        Name of the sheet of an Excel file, or its number from 1; by default the first one. Needs ``bagwise[excel]``.
+        Table of an SQLite file, which may be written ``data.sqlite::table`` as well.
+    header : bool, default=None
+        Whether the first row of a CSV, TSV or Excel file has the names of columns. None: detected.
     quote : str or None, default="auto"
-        Character around fields, None for none. By default ``"`` in ``.csv`` and none in ``.tsv`` and ``.tab``.
+        Character around fields, None for none. By default ``"`` in ``.csv``, and in ``.tsv`` and ``.tab`` if it is
+        around all names of columns.
     label_from : {"auto", "column", "folder", "file"}, default="auto"
         Source of labels: the column, the folder of the file, or the name of the file without its ending. "auto": the
         column if there is one, otherwise the folder.
     encoding : str, default=None
-        Encoding of the files, of the kind in which a line end is one byte. None is UTF-8.
+        Encoding of CSV, TSV and JSON files. None: UTF-8, or what a byte-order mark says; if most of a file is not
+        UTF-8 it is guessed, and `notes` say so.
     extensions : iterable of str, default=None
-        Endings of the files of a folder that are taken, by default all that hold records.
+        Endings of the files of a folder that are taken, by default all of tables.
     labels : mapping or path, default=None
         Labels given from outside, see `Collection.with_labels`.
     splits : mapping or path, default=None
         Splits given from outside, see `Collection.with_splits`.
     on_error : {"raise", "skip"}, default="raise"
-        Whether a record that cannot be parsed raises an error, or is skipped with a `SkippedItemsWarning`.
+        Whether a row that cannot be read raises an error, or is skipped with a `SkippedItemsWarning`.
     limits : Limits, default=None
-        What archives may hold, the number of records, and the size of one.
+        What archives may hold, the number of rows, the size of a text, and the memory of all.
 
     Returns
     -------
     collection : Collection
-        Its items' `load` gives str. `skipped` has the records that were skipped.
+        Its items' `load` gives str. `skipped` has the rows that were skipped.
     """
     check_on_error(on_error)
     limits = as_limits(limits)
     if label_from not in ("auto", "column", "folder", "file"):
         raise unknown_name("label_from", label_from, ("auto", "column", "folder", "file"))
-    path = as_place(path)
-    source = os.fspath(path)
-    contents, ignored = list_place(path, limits)
-    contents = without_file(contents, labels)
-    endings = chosen_endings(extensions, RECORD_ENDINGS)
-    names = [
-        name for name in contents if ending(name) in RECORD_ENDINGS and (endings is None or ending(name) in endings)
-    ]
+    listing = list_place(path, limits)
+    source, contents = os.fspath(listing), listing.without(labels)
+    endings = chosen_endings(extensions, FOLDER_ENDINGS)
+    names = [name for name in contents if endings is None or table_ending(name) in endings]
+    if listing.is_file or all(ending(name) == ".parquet" for name in set(contents) - {"_SUCCESS"}):
+        names = [name for name in contents if name != "_SUCCESS"]
     if not names:
-        raise nothing_found(source, "records", contents, RECORD_ENDINGS)
-    if sheet is not None and not any(ending(name) in SHEET_ENDINGS for name in names):
-        raise BagwiseError(f"{argument('sheet')} is for Excel files, but {names[0]} is none.")
-    wanted = Columns(() if text is None else (text,) if isinstance(text, str) else tuple(text), label, id, split)
-    by_folder = arrange(names)
-    items: list[Item] = []
+        raise nothing_found(source, "records", contents, FOLDER_ENDINGS)
+    layout = Layout(sep, sheet, encoding, header, quote)
+    check_layout(names, layout)
+    chosen = {"text": text, "label": label, "id": id, "split": split}
+    by_folder = dict(zip(names, zip(*arrange(names), strict=True), strict=True))
+    parts: list[Texts] = []
     skipped: list[Skipped] = []
-    notes: list[str] = linked_notes(path, ignored)
-    beside = FewValues()
+    notes = dict.fromkeys(linked_notes(listing))
+    n_rows = 0
     for name in names:
-        content = contents[name]
-        try:
-            if ending(name) in SHEET_ENDINGS:
-                content = SheetContent.of(content, sheet, limits)
-                format = RecordFormat.of(name, columns, ",")
-                notes += content.notes
-            else:
-                check_encoding(encoding)
-                format = RecordFormat.of(name, columns, sep, quote, encoding, head_of(content, encoding))
-        except BagwiseError as error:
-            raise BagwiseError(f"{content.source} cannot be used: {str(error).rstrip('.')}.") from error
         folder, by_split = by_folder[name]
         by_place = PurePosixPath(name).stem if label_from == "file" else folder
-        file = _File(name, content, format, wanted, label_from, by_place, by_split, len(names) > 1, limits)
-        for found in file.items(beside, notes):
-            if isinstance(found, Item):
-                items.append(found)
-            elif on_error == "skip":
-                skipped.append(found)
-            else:
-                raise BagwiseError(
-                    f"{source} has a record that cannot be used, {found.id}: {found.reason}. "
-                    f"Correct it, or skip such records by {argument('on_error', 'skip')}."
-                )
-            if len(items) + len(skipped) > limits.rows:
-                raise limits.exceeded("rows", f"{source} has more than {limits.rows:,} records")
-    warn_skipped(skipped, len(items) + len(skipped), source, stacklevel=3)
-    if not items:
+        given = None if label_from == "column" else by_place
+        try:
+            table = read_table(contents[name], name, layout, limits)
+            labelled = labels is not None or label_from in ("folder", "file") or given is not None
+            roles = columns_of_texts(table, chosen, labelled)
+            if label_from == "column" and roles["label"] is None:
+                where = f"there are {shortened(table.names)}. Choose one by {argument('label')}"
+                raise BagwiseError(f"no column is the label; {where}")
+            if label_from in ("folder", "file"):
+                roles.columns["label"] = ()
+            prefix = name if len(names) > 1 else None
+            found = texts_of(table, roles, name, limits, label=given, split=by_split, prefix=prefix)
+        except BagwiseError as error:
+            raise BagwiseError(f"{contents[name].source} cannot be used: {str(error).rstrip('.')}.") from error
+        parts.append(found)
+        skipped += found.bad
+        notes |= dict.fromkeys((*table.notes, *roles.notes, *unused_note(roles.unused)))
+        n_rows += found.table.num_rows + len(found.bad)
+        limits.check("rows", n_rows, f"{source} has more than {limits.rows:,} records")
+        if on_error == "raise" and found.bad:
+            raise BagwiseError(
+                f"{source} has a record that cannot be used, {found.bad[0].id}: {found.bad[0].reason.rstrip('.')}. "
+                f"Correct it, or skip such records by {argument('on_error', 'skip')}."
+            )
+    warn_skipped(skipped, n_rows, source, stacklevel=3)
+    joined = arrow().concat_tables([part.table for part in parts], promote_options="permissive")
+    if not joined.num_rows:
         has = agree(len(names), "has", "have")
         raise BagwiseError(f"{source} holds no records: {', '.join(names[:3])} {has} no line beyond names of columns.")
-    others = sorted([*ignored, *(set(contents) - set(names))])
-    classes = {item.labels for item in items} - {()}
-    if len(classes) < 2 and label is None and labels is None:
-        notes += likely_note(beside.likely, None if not classes else "All items have the same label. ")
-    return annotated(Collection(items, "texts", source, others, notes, skipped, limits), labels, splits)
+    others = sorted([*listing.ignored, *(set(contents) - set(names))])
+    about: dict[str, Any] = {"ignored": others, "notes": tuple(notes), "skipped": skipped, "limits": limits}
+    collection = Collection(joined, "texts", TextDecoder("utf-8", limits), source=source, **about)
+    return annotated(collection, labels, splits)
 
 
-class Columns(NamedTuple):
-    """Names of the columns; None (or no text) where they are unknown."""
-
-    text: tuple[str, ...]
-    label: str | None
-    id: str | None
-    split: str | None
-
-    def found_in(self, names: Iterable[str], *, in_line: bool) -> Columns:
-        """Fill in usual names; raise an error if a column is missing. `in_line`: whether names are in a first line."""
-        there = list(names)
-
-        def chosen(wanted: str) -> str:
-            name = chosen_column(wanted, there)
-            if name is None:
-                raise BagwiseError(f"there is no column {wanted!r}; there are {shortened(there)}")
-            return name
-
-        text = tuple(map(chosen, self.text))
-        given = [None if name is None else chosen(name) for name in self[1:]]
-        taken = {*text, *(name for name in given if name is not None)}
-        if not text:
-            text = tuple(filter(None, [usual_column(USUAL_TEXT, there, taken)]))
-        if not text:
-            named = in_python("name its columns by columns=", "write a line with names of columns before it")
-            raise BagwiseError(
-                f"none of the columns is named {', '.join(USUAL_TEXT)}; there are {shortened(there)}. "
-                f"Choose by {argument('text')}"
-                + (f". If the first line of the file is a record already, {named}" if in_line else "")
-            )
-        usual = (usual_column(known, there, taken) for known in (USUAL_LABEL, ("id",), ("split",)))
-        label, id, split = (other if name is None else name for name, other in zip(given, usual, strict=True))
-        return Columns(text, label, id, split)
+def has_texts(table: Table, chosen: Mapping[str, Any]) -> bool:
+    """Whether the rows of a table are texts: a column was chosen, is named so, or is the only one of long strings."""
+    return bool(assign_roles(table.names, chosen, values=table.values)["text"])
 
 
-@dataclass(frozen=True)
-class _File:
-    """A file of records, with the label and split given by its folder or name."""
-
-    name: str
-    content: Content
-    format: RecordFormat
-    wanted: Columns
-    label_from: str
-    label: str | None
-    split: str | None
-    prefix: bool
-    limits: Limits
-
-    def items(self, beside: FewValues, notes: list[str]) -> Iterator[Item | Skipped]:
-        """Yield the item of each record, or why it cannot be used.
-
-        Values of columns that are nothing else are added to `beside`, and which column the labels are to `notes`.
-        """
-        # members of archives notice changes themselves
-        stamp = self.content.stamp() if isinstance(self.content, (FileContent, UrlContent)) else None
-        columns = decoder = None
-        seen: dict[str, None] = {}
-        with self.content.open() as file, self._named_errors():
-            try:
-                format, start = self.format.with_header(file, self.limits)
-                if format.names is not None:
-                    columns = self._columns_in(format.names)
-                    seen = dict.fromkeys(format.names)
-            except BagwiseError as error:
-                raise BagwiseError(f"{self.content.source} cannot be used: {error}.") from error
-            for number, (first, last, fields) in enumerate(format.scan(file, start, self.limits), start=1):
-                try:
-                    if isinstance(fields, BagwiseError):
-                        raise fields
-                    if columns is None:
-                        columns = self._columns_in(fields)
-                    if not fields.keys() <= seen.keys():  # records of JSON may have fields that others lack
-                        seen |= dict.fromkeys(fields)
-                        columns = self._with_fields(columns, seen)
-                    if decoder is None:
-                        decoder = RecordDecoder(format, columns.text)
-                    decoder.text_of(fields)
-                    inner = self._id_of(fields, columns)
-                    labels, split = self._labels_of(fields, columns), self._split_of(fields, columns)
-                    if self.wanted.label is None:
-                        beside.add(fields, (*columns.text, *columns[1:]))
-                except BagwiseError as error:
-                    yield Skipped(f"{self.name}:{number}", str(error))
-                    continue
-                id = f"{self.name}:{number if inner is None else inner}" if self.prefix or inner is None else inner
-                yield Item(id, RecordContent(self.content, first, last, number, stamp), decoder, labels, split)
-        if columns is not None and self.label_from in ("auto", "column"):
-            notes += [note for note in taken_note(columns.label, seen, self.wanted.label) if note not in notes]
-
-    @contextmanager
-    def _named_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except NoEndError as error:
-            raise BagwiseError(f"{self.content.source} cannot be used: {str(error).rstrip('.')}.") from error
-
-    def _with_fields(self, columns: Columns, names: Iterable[str]) -> Columns:
-        """Fill in columns of labels and splits that the first records did not have."""
-        found = self._columns_in(names)
-        label = found.label if columns.label is None else columns.label
-        return columns._replace(label=label, split=found.split if columns.split is None else columns.split)
-
-    def _columns_in(self, names: Iterable[str]) -> Columns:
-        columns = self.wanted.found_in(names, in_line=self.format.delimiter is not None)
-        if self.label_from == "column" and columns.label is None:
-            raise BagwiseError(
-                f"no column is the label; there are {shortened(list(names))}. Choose one by {argument('label')}"
-            )
-        return columns
-
-    def _labels_of(self, fields: dict[str, Any], columns: Columns) -> tuple[str, ...]:
-        value: Any = self.label
-        if columns.label is not None and self.label_from in ("auto", "column"):
-            value = fields.get(columns.label)
-        if value is None or value == "":
-            return ()
-        return tuple(map(self._name, value)) if isinstance(value, list) else (self._name(value),)
-
-    def _name(self, value: Any) -> str:
-        """Return a label or an id as it was before it was written for programs for tables."""
-        if isinstance(value, (dict, list)):
-            raise BagwiseError(f"a label or an id is a JSON {type(value).__name__}, expected a string or a number")
-        return str(value) if self.format.delimiter is None else unquote_formula(str(value))
-
-    def _id_of(self, fields: dict[str, Any], columns: Columns) -> str | None:
-        if columns.id is None:
-            return None
-        if fields.get(columns.id) in (None, ""):
-            raise BagwiseError(f"it has no {columns.id!r}")
-        return self._name(fields[columns.id])
-
-    def _split_of(self, fields: dict[str, Any], columns: Columns) -> str | None:
-        value = self.split if columns.split is None else fields.get(columns.split)
-        return None if value is None or value == "" else split_name(str(value))
+def columns_of_texts(table: Table, chosen: Mapping[str, Any], labelled: bool) -> Roles:
+    """Find the columns of texts, labels, ids and splits; raise an error if none has texts."""
+    text = chosen["text"]
+    if isinstance(text, str):
+        chosen = {**chosen, "text": columns_of(text, table.names) or text}
+    wrong = {role: name for role, name in chosen.items() if isinstance(name, str) and name in table.unread}
+    for role, name in wrong.items():
+        what = f"column {cut_name(name)!r} holds {table.unread[name]}, which are not read"
+        raise BagwiseError(f"{what}. Choose another one by {argument(role)}")
+    roles = assign_roles(table.names, chosen, values=table.values, labelled=labelled)
+    if not roles["text"]:
+        raise BagwiseError(
+            f"none of the columns is named {', '.join(USUAL['text'])}, or is the only one with long strings; there are "
+            f"{shortened(table.names)}. Choose by {argument('text')}"
+        )
+    return roles
 
 
-@dataclass(frozen=True)
-class RecordDecoder:
-    """Parses a record and joins its fields of text by line ends."""
+class Texts(NamedTuple):
+    """The texts of a table, as `Collection` takes them, and its rows that cannot be used."""
 
-    format: RecordFormat
-    text: tuple[str, ...]
-
-    def decode(self, content: Content) -> str:
-        """Return the text."""
-        assert isinstance(content, RecordContent)
-        with content.open() as file:
-            return self.text_of(self.format.parse(file.read(), content.start))
-
-    def text_of(self, fields: dict[str, Any]) -> str:
-        """Join the fields that are text. JSON's null is an empty text."""
-        missing = [name for name in self.text if name not in fields]
-        if missing:
-            raise BagwiseError(f"it has no field {missing[0]!r}; it has {shortened(list(fields))}")
-        values = [fields[name] for name in self.text]
-        if not all(value is None or isinstance(value, str) for value in values):
-            raise BagwiseError(f"its text is not a string: {values!r:.60}")
-        return "\n".join(value or "" for value in values)
+    table: Any
+    bad: list[Skipped]
 
 
-@dataclass(frozen=True, slots=True)
-class RecordContent:
-    """The bytes of one record in a file."""
-
-    file: Content
-    start: int
-    end: int
-    number: int
-    stamp: tuple[Any, ...] | None
-
-    @property
-    def source(self) -> str:
-        """The file and the record's number."""
-        return f"{self.file.source}:{self.number}"
-
-    def open(self) -> BinaryIO:
-        """Read the record's bytes."""
-        if not isinstance(self.file, (FileContent, UrlContent)):
-            return io.BytesIO(_whole(self.file)[self.start : self.end])
-        self.file.check(self.stamp)
-        return io.BytesIO(self.file.read(self.start, self.end - self.start))
-
-
-@functools.lru_cache(maxsize=2)
-def _whole(content: Content) -> bytes:
-    with content.open() as file:
-        return file.read()
-
-
-def has_text_column(
+def texts_of(
+    table: Table,
+    roles: Roles,
     name: str,
-    content: Content,
     limits: Limits,
     *,
-    sep: str | None = None,
-    sheet: str | None = None,
-    encoding: str | None = None,
-) -> bool:
-    """Whether a file of records has a column of text by its name. JSONL files are assumed to have one."""
-    if ending(name) in JSON_ENDINGS:
-        return True
-    if ending(name) in SHEET_ENDINGS:
-        content, sep, encoding = SheetContent.of(content, sheet, limits), ",", None
-    check_encoding(encoding)
-    format = RecordFormat.of(name, sep=sep, encoding=encoding, head=head_of(content, encoding))
-    with content.open() as file:
-        names, _ = format.first_row(file, limits)
-    return usual_column(USUAL_TEXT, names) is not None
+    ids: Any = None,
+    label: str | None = None,
+    split: str | Sequence[str | None] | None = None,
+    prefix: str | None = None,
+) -> Texts:
+    """Return the texts of a table with ids, labels and splits; `label` and `split` are those of its folder.
+
+    Ids are the given ones, or those of a column, with a `prefix`, or the file's name and the number of the row.
+    """
+    pa = arrow()
+    from pyarrow import compute
+
+    bad = [Skipped(f"{name}:{number}", reason) for number, reason in table.bad]
+    cells = [_as_strings(table, column) for column in roles.columns["text"]]
+    wrong: dict[int, str] = {}
+    for column, strings in zip(roles.columns["text"], cells, strict=True):
+        if table_ending(name) in JSON_ENDINGS and strings.null_count:
+            places = compute.indices_nonzero(compute.is_null(strings)).to_pylist()
+            wrong |= dict.fromkeys(places, f"it has no field {cut_name(column)!r}")
+    filled = [strings.fill_null("") for strings in cells]
+    texts = (
+        filled[0] if len(filled) == 1 else compute.binary_join_element_wise(*filled, pa.scalar("\n", pa.large_string()))
+    )
+    if (compute.max(compute.binary_length(texts)).as_py() or 0) > limits.text_bytes:
+        long = compute.greater(compute.binary_length(texts), limits.text_bytes)
+        reason = str(limits.exceeded("text_bytes", f"its text has more than {limits.text_bytes:,} bytes"))
+        wrong |= dict.fromkeys(compute.indices_nonzero(long).to_pylist(), reason)
+    if ids is None:
+        ids, lost = _ids(table, roles["id"], name, prefix)
+        wrong |= dict.fromkeys(lost, f"it has no {roles['id']!r}")
+    if roles["label"] is None:
+        labels: Any = _same(label, table.columns.num_rows)
+    else:
+        labels = _label_sets(table, roles["label"])
+    if roles["split"] is None:
+        splits: Any = _same(split, table.columns.num_rows)
+    else:
+        splits = to_codes(split_name(one) if one else None for one in table.strings(roles["split"]))
+    found = item_table(ids, labels, splits, {"text": texts})
+    if wrong:
+        numbers = table.numbers
+        bad += [Skipped(f"{name}:{numbers[place]}", reason) for place, reason in sorted(wrong.items())]
+        mask = pa.array([place not in wrong for place in range(table.columns.num_rows)], pa.bool_())
+        found = found.filter(mask)
+    return Texts(found, sorted(bad, key=lambda one: int(one.id.rpartition(":")[2])))
+
+
+def _same(value: str | Sequence[str | None] | None, n: int) -> Any:
+    return None if value is None else to_codes([value] * n if isinstance(value, str) else value)
+
+
+def _as_strings(table: Table, name: str) -> Any:
+    """Return a column of texts as large strings; null is missing."""
+    pa = arrow()
+    column = table.columns.column(name)
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        return column.cast(pa.large_string()).combine_chunks()
+    return pa.array(table.strings(name), pa.large_string())
+
+
+def _ids(table: Table, column: str | None, name: str, prefix: str | None) -> tuple[Any, list[int]]:
+    """Return the ids of rows as bytes, and the places of those without one."""
+    pa = arrow()
+    from pyarrow import compute
+
+    if column is None:
+        numbers = pa.array(table.numbers, pa.int64()).cast(pa.large_string())
+        start = pa.scalar(f"{name}:", pa.large_string())
+        return compute.binary_join_element_wise(start, numbers, pa.scalar("", pa.large_string())).cast(
+            pa.large_binary()
+        ), []
+    ids = [unquote_formula(one) for one in table.strings(column)]
+    lost = [place for place, one in enumerate(ids) if not one]
+    return to_bytes(f"{prefix}:{one}" for one in ids) if prefix else to_bytes(ids), lost
+
+
+def _label_sets(table: Table, column: str) -> Any:
+    """Return the labels of rows, one or several each, as `item_table` takes them."""
+    sets = table.string_sets(column)
+    if all(len(one) < 2 for one in sets):
+        return to_codes(unquote_formula(one[0]) if one else None for one in sets)
+    return [tuple(map(unquote_formula, one)) for one in sets]

@@ -10,28 +10,27 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice, pairwise
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from bagwise._io.storage import Url, as_place, storage_errors
+from bagwise._io.storage import Url, as_place, is_url, storage_errors
 from bagwise._utils.checks import as_count
 from bagwise._utils.json_text import parse_json
 from bagwise._utils.threads import map_in_order
 from bagwise.errors import BagwiseError, argument
-from bagwise.sources.archives import TarMember, is_tar, list_archive, tar_members
+from bagwise.sources.archives import Packed, TarMember, is_archive, is_tar, list_archive, tar_members
 from bagwise.sources.collection import Collection
-from bagwise.sources.columns import USUAL_LABEL, chosen_column, usual_column
 from bagwise.sources.contents import File, FileContent, UrlContent
+from bagwise.sources.item_tables import coded, item_table, numbers, to_bytes, to_codes
 from bagwise.sources.items import Decoder
 from bagwise.sources.limits import Limits, as_limits
 from bagwise.sources.partitions import Partition
-from bagwise.sources.places import annotated, arrange, is_file, list_place
-from bagwise.sources.row_lists import Coded
-from bagwise.sources.shard_collection import ListedShard, ShardCollection
+from bagwise.sources.places import Listing, annotated, arrange
+from bagwise.sources.roles import assign_roles, column_of
 
-__all__ = ["Shards", "as_shards", "open_partitions", "open_shards", "sample_names"]
+__all__ = ["Shards", "open_partitions", "open_shards", "shards_of_listing", "shards_of_pattern"]
 
 _BRACES = re.compile(r"\{(?:(\d{1,15})\.\.(\d{1,15})|([^{}]*,[^{}]*))\}")
 _GLOB = re.compile(r"[*?\[]")
@@ -64,6 +63,10 @@ class Shards(os.PathLike[str]):
     def __fspath__(self) -> str:
         return self.source
 
+    def sample(self, limits: Limits) -> list[str]:
+        """Return the names of the first members of the first shard, whose endings tell the modality."""
+        return [member.name for member in islice(tar_members(self.files[0], limits), _SAMPLE)]
+
     def parts(self, n: int) -> list[Shards]:
         """Divide the shards into `n` parts, or as many as there are shards, for other processes."""
         total, n = len(self), min(n, len(self))
@@ -71,46 +74,25 @@ class Shards(os.PathLike[str]):
         return [replace(self, names=self.names[a:b], files=self.files[a:b], mapping=None) for a, b in bounds]
 
 
-def as_shards(path: Any, limits: Limits, label: str | None = None) -> Shards | None:
-    """Return a pattern of tar files, or a folder of nothing but tar files, as shards; None if it is neither.
+def shards_of_pattern(place: Any, limits: Limits, label: str | None = None) -> Shards | None:
+    """Return the files that a pattern of tar files stands for as shards; None if it is none, or the name of a file.
 
     Patterns are ``shard-{000..123}.tar``, ``{a,b}.tar``, and those of glob, such as ``*.tar``.
     """
-    if isinstance(path, Shards):
-        return path
-    place = as_place(path)
     given = place.url if isinstance(place, Url) else os.fspath(place)
-    if is_tar(given) and (_BRACES.search(given) or _GLOB.search(given)):
-        if not isinstance(place, Url) and os.path.lexists(given):
-            return None  # a file of this name
-        return _matching(place, given, limits, label)
-    if is_tar(given) or (not isinstance(place, Url) and not os.path.isdir(place)):
+    if not is_tar(given) or not (_BRACES.search(given) or _GLOB.search(given)):
         return None
-    if isinstance(place, Url) and is_file(place):
+    if not isinstance(place, Url) and os.path.lexists(given):
         return None
-    if not isinstance(place, Url) and not _only_tars(Path(place)):
-        return None
-    contents, _ = list_place(place, limits)
-    if not contents or not all(map(is_tar, contents)):
-        return None
-    files = [one for one in contents.values() if isinstance(one, (FileContent, UrlContent))]
-    return Shards(os.fspath(place), tuple(contents), tuple(files), label)
+    return _matching(place, given, limits, label)
 
 
-def _only_tars(folder: Path) -> bool:
-    """Whether a folder, or the first below it that has files, has nothing but tar files; a look is quick if not."""
-    found, below = False, []
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name.startswith("."):
-                continue
-            if entry.is_dir(follow_symlinks=False):
-                below.append(entry.path)
-            elif not is_tar(entry.name):
-                return False
-            else:
-                found = True
-    return found or (bool(below) and _only_tars(Path(min(below))))
+def shards_of_listing(listing: Listing, label: str | None = None) -> Shards | None:
+    """Return the files of a folder as shards; None unless it is a folder of nothing but tar files."""
+    if not listing or is_archive(os.fspath(listing)) or not all(map(is_tar, listing)):
+        return None
+    files = (listing[name] for name in listing)
+    return Shards(os.fspath(listing), tuple(listing), tuple(files), label)  # type: ignore[arg-type]
 
 
 def _matching(place: Any, given: str, limits: Limits, label: str | None) -> Shards:
@@ -164,11 +146,6 @@ def _expanded(pattern: str) -> Iterator[str]:
             yield f"{pattern[: found.start()]}{shown}{rest}"
 
 
-def sample_names(shards: Shards, limits: Limits) -> list[str]:
-    """Return the names of the first members of the first shard, whose endings tell the modality."""
-    return [member.name for member in islice(tar_members(shards.files[0], limits), _SAMPLE)]
-
-
 def open_shards(
     shards: Shards,
     modality: str,
@@ -183,23 +160,91 @@ def open_shards(
 
     Its id is the name of the shard and that of the member; splits are the outermost folders of shards, as of files.
     """
-    by_folder = arrange(shards.names)
+    _, by_folder = arrange(shards.names)
     listing = _Listing(endings, labels == "folders", limits)
     if shards.mapping is None:
         listed = listing(shards)
     else:
         listed = [one for some in shards.mapping(listing, shards.parts(_MOST_PARTS)) for one in some]
     divided = isinstance(splits, str) and splits == "folders"
-    split_of = [by_folder[name][1] if divided else None for name in shards.names]
-    collection = ShardCollection.of(
-        shards.names, shards.files, listed, split_of, modality, decoder, shards.source, limits
-    )
+    collection = _joined(shards, listed, by_folder if divided else [None] * len(shards), modality, decoder, limits)
     if not len(collection):
         raise BagwiseError(
             f"{shards.source} holds no {modality}: none of the members of its {len(shards.files)} tar files ends in "
             f"{', '.join(sorted(endings or ['anything']))}. Others by {argument('extensions')}."
         )
     return annotated(collection, labels, splits)
+
+
+class ListedShard(NamedTuple):
+    """The items of a shard: what the process that opens a collection needs to know of them, and no more."""
+
+    stamp: tuple[Any, ...]
+    packed: Packed | None
+    names: list[str]
+    offsets: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    labels: list[str | None]
+
+
+class _Shard(NamedTuple):
+    file: File
+    stamp: tuple[Any, ...]
+    packed: Packed | None
+
+
+@dataclass(frozen=True)
+class ShardsRoot:
+    """Shards by their names, which are the urls of items; ids are these, and the names of members."""
+
+    by_name: Mapping[str, _Shard]
+
+    def content(self, id: str, url: Any, offset: Any, size: Any, version: str | None = None) -> TarMember:
+        """Return a member of a shard."""
+        shard = self.by_name[url]
+        return TarMember(shard.file, id[len(url) + 1 :], offset, size, shard.stamp, shard.packed)
+
+    def part(self, ids: Sequence[str], urls: Sequence[Any]) -> ShardsRoot:
+        """Return the shards of some members."""
+        return ShardsRoot({url: self.by_name[url] for url in dict.fromkeys(urls)})
+
+
+def _joined(
+    shards: Shards, listed: Sequence[ListedShard], splits: Sequence[str | None], modality: str, decoder: Decoder,
+    limits: Limits
+) -> Collection:  # fmt: skip
+    """Return the collection of the items of shards."""
+    _check_names(shards.names, shards.source)
+    sizes = [len(found.names) for found in listed]
+    limits.check("rows", sum(sizes), f"{shards.source} has more than {limits.rows:,} samples")
+    ids = (f"{name}/{member}" for name, found in zip(shards.names, listed, strict=True) for member in found.names)
+    of_items = np.repeat(np.arange(len(listed), dtype=np.int32), sizes)
+    table = item_table(
+        to_bytes(ids),
+        to_codes(label for found in listed for label in found.labels),
+        to_codes(splits).take(numbers(of_items)),
+        {
+            "url": coded(of_items, shards.names),
+            "offset": numbers(np.concatenate([found.offsets for found in listed])),
+            "size": numbers(np.concatenate([found.sizes for found in listed])),
+        },
+    )
+    root = {name: _Shard(file, found.stamp, found.packed) for name, file, found in zip(
+        shards.names, shards.files, listed, strict=True)}  # fmt: skip
+    return Collection(table, modality, decoder, ShardsRoot(root), source=shards.source, limits=limits)
+
+
+def _check_names(names: Sequence[str], source: str) -> None:
+    """Raise an error if ids, which begin with the names of shards, could be equal."""
+    known: set[str] = set()
+    for name in names:
+        if name in known:
+            raise BagwiseError(f"{source} has the shard {name!r} twice. Leave one out.")
+        known.add(name)
+    for name in names:
+        outer = next((name[:k] for k, sign in enumerate(name) if sign == "/" and name[:k] in known), None)
+        if outer is not None:
+            raise BagwiseError(f"{source} has a shard {outer!r}, and {name!r} below it as in a folder. Move one.")
 
 
 @dataclass(frozen=True)
@@ -228,10 +273,10 @@ class _Listing:
                 continue
             label = _label_of(sample, shards.label, self.limits) if self.labelled else None
             items.append(member)
-            labels.append(() if label is None else (label,))
+            labels.append(label)
         offsets, sizes = (np.array([getattr(one, name) for one in items], np.int64) for name in ("offset", "size"))
         stamp, packed = (members[0].stamp, members[0].packed) if members else ((), None)
-        return ListedShard(stamp, packed, [one.name for one in items], offsets, sizes, Coded.of(labels))
+        return ListedShard(stamp, packed, [one.name for one in items], offsets, sizes, labels)
 
 
 def _samples(members: Sequence[TarMember]) -> Iterator[dict[str, TarMember]]:
@@ -271,7 +316,7 @@ def _label_of(sample: Mapping[str, TarMember], wanted: str | None, limits: Limit
         raise BagwiseError(f"{sample['json'].source} is not JSON: {error}.") from error
     value = None
     if isinstance(fields, dict):
-        name = usual_column(USUAL_LABEL, fields) if wanted is None else chosen_column(wanted, fields)
+        name = assign_roles(list(fields), {"label": None})["label"] if wanted is None else column_of(wanted, fields)
         value = None if name is None else fields[name]
     if isinstance(value, (dict, list)):
         raise BagwiseError(f"{sample['json'].source} has a label that is a JSON {type(value).__name__}.")
@@ -336,14 +381,15 @@ def open_partitions(
     partitions : list of Partition
         Those of shards have no `start`, `n_items` and `key`.
     """
-    from bagwise.sources.opening import modality_of, open_collection
+    from bagwise.sources.opening import found_source, modality_of, open_collection
 
     if isinstance(source, Collection):
         return source.partitions(n, items_per_partition=items_per_partition)
-    limits, place = as_limits(options.get("limits")), as_place(source, storage_options)
-    shards = as_shards(place, limits, options.get("label"))
-    if shards is None:
-        opened = open_collection(source, modality, storage_options=storage_options, **options)
+    place = as_place(source, storage_options if is_url(source) else None)
+    shards = found_source(place, as_limits(options.get("limits")), label=options.get("label"))
+    if not isinstance(shards, Shards):
+        listed = shards if isinstance(shards, Listing) else source
+        opened = open_collection(listed, modality, storage_options=storage_options, **options)
         return opened.partitions(n, items_per_partition=items_per_partition)
     if items_per_partition is not None:
         raise BagwiseError(f"{shards.source} has shards, whose items are not known before they are read. Give n.")

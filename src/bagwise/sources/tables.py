@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import io
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,20 +18,19 @@ from bagwise._utils.matrices import first_not_finite
 from bagwise._utils.memory import readable_size
 from bagwise._utils.text import how_many
 from bagwise.errors import BagwiseError, argument
-from bagwise.sources.columns import RawTable, Reading
+from bagwise.sources.collection import Collection
+from bagwise.sources.columns import RawTable, Reading, check_missing, number_table, without_missing
 from bagwise.sources.contents import File, FileContent, as_file, local_copy
-from bagwise.sources.delimited import SHEET_ENDINGS, TAB_ENDINGS
 from bagwise.sources.h5ad import read_h5ad
-from bagwise.sources.items import Content, Item
+from bagwise.sources.item_tables import arrow, packed, to_codes, unpacked
 from bagwise.sources.limits import Limits, as_limits
-from bagwise.sources.places import annotated, ending, is_file, list_place
-from bagwise.sources.row_collection import RowCollection
-from bagwise.sources.row_lists import Coded, LazyList, RowIds
-from bagwise.sources.table_files import READERS, WITH_COLUMNS, check_shape
+from bagwise.sources.matrix_files import READERS, check_shape
+from bagwise.sources.places import Listing, annotated, ending, is_file, list_place
+from bagwise.sources.read_table import TABLE_ENDINGS, Layout, Table, check_layout, read_table, table_ending
 
-__all__ = ["TableCollection", "open_table"]
+__all__ = ["open_table"]
 
-_OF_ROWS = ("labels", "ids", "splits")
+_ENDINGS = TABLE_ENDINGS | READERS.keys() | {".h5ad"}
 
 
 def open_table(
@@ -47,12 +44,14 @@ def open_table(
     words: Sequence[str] | None = None,
     sep: str | None = None,
     sheet: str | None = None,
+    header: bool | None = None,
     encoding: str | None = None,
+    missing: str | None = None,
     layer: str | None = None,
     labels: Any = None,
     splits: Any = None,
     limits: Limits | None = None,
-) -> TableCollection:
+) -> Collection:
     """Open a table of numbers.
 
     The matrix is read at once and is in ``.X`` of the collection. Sparse files give CSR matrices. Nothing in a file is
@@ -64,8 +63,8 @@ def open_table(
       row per item.
     - ``.mtx``: a Matrix Market file, without labels.
     - ``.svmlight``, ``.svm``, ``.libsvm``: the file has labels.
-    - ``.csv``, ``.tsv``, ``.xlsx`` and ``.parquet`` (need ``bagwise[app]``): all columns but label, id and split are
-      numbers. A first line of numbers only is a row, not names.
+    - ``.csv``, ``.tsv``, ``.jsonl``, ``.xlsx``, ``.parquet`` and ``.sqlite`` (need ``bagwise[app]``), also compressed
+      (``.csv.gz``, ``.csv.zst``): all columns but label, id and split are numbers.
     - A folder of ``.parquet`` files with the same columns, such as `bagwise.app.model.write_features` writes.
     - ``.h5ad`` of AnnData (needs ``bagwise[anndata]``): the matrix ``X`` or a layer; rows are cells, columns genes.
 
@@ -92,7 +91,13 @@ def open_table(
         ``.csv`` and ``.tsv``: the character between fields and the encoding, see `open_records`. If the character is no
         comma, numbers may have decimal commas.
     sheet : str, default=None
-        ``.xlsx``: name of the sheet, or its number from 1; by default the first one.
+        ``.xlsx``: name of the sheet, or its number from 1; by default the first one. ``.sqlite``: name of the table.
+    header : bool, default=None
+        Whether the first row of a CSV, TSV or Excel file has the names of columns; None: detected. Columns without
+        names are chosen by number, from 1.
+    missing : {"zero", "median", "drop"}, default=None
+        What becomes of missing numbers, such as empty cells, ``NA`` and ``?``: 0, the median of the column in this
+        file, or its rows are left out; `notes` say how many. None: they are an error.
     layer : str, default=None
         ``.h5ad``: name of a layer, or "raw". `label`, `id` and `split` are columns of ``obs``.
     labels : mapping or path, default=None
@@ -104,68 +109,62 @@ def open_table(
 
     Returns
     -------
-    collection : TableCollection
+    collection : Collection
     """
-    place = as_place(path)
-    source = os.fspath(place)
-    end = ending(source)
-    readers = READERS | {".h5ad": read_h5ad}
-    parts = parts_of(place, as_limits(limits))
-    if parts:
-        end = ".parquet"
-    elif end not in readers or not is_file(place):
-        what = "is not a file" if end in readers else "is not a table"
-        raise BagwiseError(f"{source} {what}. Tables are files that end in {', '.join(sorted(readers))}.")
-    if end == ".h5ad" and keep:
-        raise BagwiseError(f"{argument('keep')} is for columns of CSV, Excel and Parquet files, but this is {end}.")
-    if end not in (*WITH_COLUMNS, ".h5ad") and (id is not None or split is not None or keep):
-        named = f"{argument('id')}, {argument('split')} and {argument('keep')}"
-        raise BagwiseError(f"{named} are columns of CSV, Excel and Parquet files, but this is {end}.")
-    if sep is not None and end not in (".csv", *TAB_ENDINGS):
-        raise BagwiseError(f"{argument('sep')} is for CSV and TSV files, but this is {end}.")
-    if sheet is not None and end not in SHEET_ENDINGS:
-        raise BagwiseError(f"{argument('sheet')} is for Excel files, but this is {end}.")
-    if layer is not None and end != ".h5ad":
-        raise BagwiseError(f"{argument('layer')} is for .h5ad files, but this is {end}.")
-    if data is not None and end != ".npz":
-        raise BagwiseError(f"data= is the name of an array in an .npz file, but this is {end}.")
-    limits = as_limits(limits)
-    keep = (keep,) if isinstance(keep, str) else tuple(keep)
-    words = None if words is None else tuple(words)
-    reading = Reading(data, label, id, split, keep, words, sep, sheet, encoding, layer, limits)
+    place = as_place(path) if not isinstance(path, Listing) else path.place
+    source, limits = os.fspath(place), as_limits(limits)
+    layout = Layout(sep, sheet, encoding, header)
+    check_missing(missing)
+    parts = _parts_of(path, limits)
+    end = table_ending(source) if not parts else ".parquet"
+    if end not in _ENDINGS or not (parts or is_file(place)):
+        what = "is not a file" if end in _ENDINGS else "is not a table"
+        raise BagwiseError(f"{source} {what}. Tables are files that end in {', '.join(sorted(_ENDINGS))}.")
+    _check_options(end, layout, {"id": id, "split": split, "keep": keep, "layer": layer, "data": data})
+    reading = Reading(
+        data, label, id, split, (keep,) if isinstance(keep, str) else tuple(keep),
+        None if words is None else tuple(words), layout, missing, layer, limits,
+    )  # fmt: skip
     try:
         stamp = () if parts else as_file(place).stamp()
-        table = joined(list(_read_all(parts or [place], readers[end], reading)))
+        table = without_missing(_read(place, end, parts, reading), missing)
         check_table(table, limits)
     except MemoryError as error:
         raise BagwiseError(f"{source} cannot be read: it declares more numbers than fit in memory.") from error
     except (BagwiseError, OSError) as error:
         raise BagwiseError(f"{source} cannot be read: {error}") from error
-    given = {name: getattr(reading, name) for name in ("data", "label", "id", "split", "keep", "words", "sep", "sheet")}
     file = as_file(place)
     if isinstance(file, FileContent):
         file = FileContent(os.path.abspath(file.path))  # so that other processes find it
     collection = collection_of(table, source, limits)
-    given |= {"encoding": encoding, "layer": layer}
     if not parts:
-        collection._origin = _TableFile(file, stamp, tuple(given.items()), limits, np.arange(len(collection)))
-    return annotated(collection, labels, splits)  # type: ignore[return-value]
+        given = {name: getattr(reading, name) for name in ("data", "label", "id", "split", "keep", "words", "layer")}
+        given |= {"sep": sep, "sheet": sheet, "header": header, "encoding": encoding, "missing": missing}
+        collection._file = TableFile(file, stamp, tuple(given.items()), limits, np.arange(len(collection)))
+    return annotated(collection, labels, splits)
 
 
-def collection_of(table: RawTable, source: str, limits: Limits) -> TableCollection:
+def _check_options(end: str, layout: Layout, given: dict[str, Any]) -> None:
+    """Raise an error if an option is not for files of this ending."""
+    check_layout([f"this {end}"], layout)
+    with_columns = end in TABLE_ENDINGS
+    for name, accepted, what in (
+        ("keep", with_columns, "columns of CSV, Excel, Parquet and SQLite files"),
+        ("id", with_columns or end == ".h5ad", "columns of CSV, Excel, Parquet, SQLite and .h5ad files"),
+        ("split", with_columns or end == ".h5ad", "columns of CSV, Excel, Parquet, SQLite and .h5ad files"),
+        ("layer", end == ".h5ad", ".h5ad files"),
+    ):
+        if given[name] and not accepted:
+            raise BagwiseError(f"{argument(name)} is for {what}, but this is {end}. Leave it out.")
+    if given["data"] is not None and end != ".npz":
+        raise BagwiseError(f"data= is the name of an array in an .npz file, but this is {end}.")
+
+
+def collection_of(table: RawTable, source: str, limits: Limits) -> Collection:
     """Make a collection of a table that was checked."""
-    n = table.X.shape[0]
-    labels_of = Coded.same("", n) if table.labels is None else Coded.of(table.labels)
-    return TableCollection(
-        table.X,
-        ids=table.ids if table.ids is not None else RowIds(range(n)),
-        label_sets=labels_of.mapped(lambda label: (label,) if label else ()),
-        splits=table.splits,
-        feature_names=table.feature_names,
-        source=source,
-        notes=table.notes,
-        limits=limits,
-    )
+    labels = None if table.labels is None else to_codes(label or None for label in table.labels)
+    about: dict[str, Any] = {"source": source, "notes": table.notes, "limits": limits}
+    return Collection.from_matrix(table.X, table.ids, labels, table.splits, table.feature_names, **about)
 
 
 def check_table(table: RawTable, limits: Limits) -> None:
@@ -187,141 +186,42 @@ def check_table(table: RawTable, limits: Limits) -> None:
         raise BagwiseError(f"row {bad[0]}, column {bad[1]} is {bad[2]}. Fill in or remove such rows first.")
 
 
-def _read(place: Any, reader: Callable[[str, Reading], RawTable], reading: Reading) -> RawTable:
-    with local_copy(place, reading.limits) as local:
-        return reader(local, reading)
-
-
-def _read_all(
-    places: Sequence[Any], reader: Callable[[str, Reading], RawTable], reading: Reading
-) -> Iterator[RawTable]:
-    """Read files one by one, as long as all together are within the limit; a reader checks each."""
-    n_bytes = 0
-    for place in places:
-        table = _read(place, reader, reading)
-        yield table
-        n_bytes += table.X.nbytes if len(places) > 1 else 0
+def _read(place: Any, end: str, parts: Sequence[tuple[str, Any]], reading: Reading) -> RawTable:
+    """Read a file, or the Parquet files of a folder, which have the same columns."""
+    if end not in TABLE_ENDINGS:
+        with local_copy(place, reading.limits) as local:
+            return read_h5ad(local, reading) if end == ".h5ad" else READERS[end](local, reading)
+    files = parts or [(os.path.basename(os.fspath(place)), as_file(place))]
+    tables: list[Table] = []
+    n_bytes = n_rows = 0
+    for number, (name, content) in enumerate(files, start=1):
+        tables.append(read_table(content, name, reading.layout, reading.limits))
+        n_bytes, n_rows = n_bytes + tables[-1].columns.nbytes, n_rows + tables[-1].columns.num_rows
         reading.limits.check("table_bytes", n_bytes, f"its files have {readable_size(n_bytes)} and more")
+        reading.limits.check("rows", n_rows, f"it has {n_rows:,} rows and more")
+        if tables[-1].columns.schema.names != tables[0].columns.schema.names:
+            raise BagwiseError(f"its file {number} has other columns than the first one.")
+    table = tables[0]
+    if len(tables) > 1:
+        columns = arrow().concat_tables([one.columns for one in tables], promote_options="permissive")
+        table = replace(table, columns=columns, numbers=range(1, n_rows + 1))
+    return number_table(table, reading)
 
 
-def parts_of(place: Any, limits: Limits) -> list[Any]:
+def _parts_of(path: Any, limits: Limits) -> list[tuple[str, Any]]:
     """Return the files of a folder of Parquet files and nothing else, in order; none if it is something else."""
-    if ending(os.fspath(place)) in READERS or (isinstance(place, os.PathLike) and not isinstance(place, (Url, Path))):
+    place = path.place if isinstance(path, Listing) else as_place(path)
+    if table_ending(os.fspath(place)) in _ENDINGS or (not isinstance(path, Listing) and is_file(place)):
         return []
-    if is_file(place) or (not isinstance(place, Url) and not os.path.isdir(place)):
+    if not isinstance(place, Url) and not os.path.isdir(place):
         return []
-    contents, _ = list_place(place, limits)
-    names = [name for name in contents if name != "_SUCCESS"]
-    if not names or not all(ending(name) == ".parquet" for name in names):
-        return []
-    return [place.inside(name) if isinstance(place, Url) else Path(place, name) for name in names]
-
-
-def joined(tables: Sequence[RawTable]) -> RawTable:
-    """Return one table of the rows of several, which have the same columns."""
-    first = tables[0]
-    if len(tables) == 1:
-        return first
-    for number, table in enumerate(tables):
-        if table.feature_names != first.feature_names:
-            raise BagwiseError(f"its file {number + 1} has other columns than the first one.")
-        if any((getattr(table, name) is None) != (getattr(first, name) is None) for name in _OF_ROWS):
-            raise BagwiseError(f"its file {number + 1} has labels, ids or splits, or the first one has, but not both.")
-    others: dict[str, Any] = {
-        name: None if getattr(first, name) is None else [one for table in tables for one in getattr(table, name)]
-        for name in _OF_ROWS
-    }
-    return RawTable(np.concatenate([table.X for table in tables]), **others, feature_names=first.feature_names)
-
-
-class TableCollection(RowCollection):
-    """A collection of the rows of a matrix: ``collection[mask].X`` is ``collection.X[mask]``.
-
-    Parameters
-    ----------
-    X : ndarray or CSR array of shape (N, d)
-    ids : sequence of str
-    label_sets : sequence of tuples of str
-    splits : sequence of str or None, or None
-    feature_names : sequence of str, default=None
-        Names of the columns.
-    source : str, default="a table"
-        Origin, for messages.
-    notes : sequence of str, default=()
-        What was not obvious about the columns of a file.
-    limits : Limits, default=None
-        See `Collection`.
-
-    Attributes
-    ----------
-    X : ndarray or CSR array of shape (N, d)
-        The matrix, one row per item.
-    feature_names : list of str, or None
-    """
-
-    def __init__(
-        self,
-        X: Any,
-        ids: Sequence[str],
-        label_sets: Sequence[tuple[str, ...]],
-        splits: Sequence[str | None] | None = None,
-        feature_names: Sequence[str] | None = None,
-        source: str = "a table",
-        notes: Sequence[str] = (),
-        limits: Limits | None = None,
-    ) -> None:
-        super().__init__(X.shape[0], ids, label_sets, splits, "table", source, notes=notes, limits=limits)
-        self.X = X
-        self._origin: _TableFile | None = None
-        self.feature_names = None if feature_names is None else list(feature_names)
-        self._items = _Rows(source, X, self._ids, self._label_sets, self._splits)
-        if not isinstance(self._ids, RowIds) or not self._ids.differ:
-            self._check(list(self._ids), ())
-
-    def _chosen(self, numbers: NDArray[np.int64]) -> TableCollection:
-        others = self.feature_names, self.source, self.notes, self.limits
-        made = TableCollection(self.X[numbers], *self._columns(numbers), *others)  # type: ignore[call-arg]
-        if self._origin is not None:
-            made._origin = replace(self._origin, rows=self._origin.rows[numbers])
-        return made
-
-    def _with_columns(self, label_sets: Sequence[tuple[str, ...]], splits: Sequence[str | None]) -> TableCollection:
-        others = self.feature_names, self.source, self.notes, self.limits
-        made = TableCollection(self.X, self._ids, label_sets, splits, *others)
-        made._origin = self._origin
-        return made
-
-    def _reference(self, start: int, stop: int) -> Any:
-        if self._origin is None:
-            return super()._reference(start, stop)
-        numbers = np.arange(start, stop)
-        origin = replace(self._origin, rows=self._origin.rows[numbers])
-        _, labels, splits = self._columns(numbers)
-        return _TableRows(origin, labels.compact(), splits.compact())
-
-    def _whole_files(self) -> NDArray[np.bool_] | None:
-        return np.ones(max(0, len(self) - 1), bool)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, TableCollection):
-            return NotImplemented
-        if self.X.shape != other.X.shape or sp.issparse(self.X) != sp.issparse(other.X):
-            return False
-        differ = (self.X != other.X).nnz if sp.issparse(self.X) else not np.array_equal(self.X, other.X)
-        columns = (self._ids, other._ids), (self._label_sets, other._label_sets), (self._splits, other._splits)
-        return not differ and all(one == two for one, two in columns)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # the matrix once, not with every item
-        columns = self._ids, self._label_sets, self._splits
-        given = (self.X, *columns, self.feature_names, self.source, self.notes, self.limits)
-        return TableCollection, given, {"_origin": self._origin}
+    listing = list_place(path, limits)
+    names = [name for name in listing if name != "_SUCCESS"]
+    return [(name, listing[name]) for name in names] if all(ending(name) == ".parquet" for name in names) else []
 
 
 @dataclass(frozen=True)
-class _TableFile:
+class TableFile:
     """The file of a table, how it was read, and the numbers of some of its rows."""
 
     file: File
@@ -330,90 +230,38 @@ class _TableFile:
     limits: Limits
     rows: NDArray[np.int64] = field(compare=False)
 
+    def chosen(self, rows: Any) -> TableFile:
+        """Return that of some of the rows."""
+        return replace(self, rows=self.rows[rows])
+
+    def of(self, items: Collection) -> TableRows:
+        """Return what opens items of these rows in another process."""
+        return TableRows(self, packed(items.table))
+
 
 @dataclass(frozen=True)
-class _TableRows:
-    """A partition of a table: rows of its file, which is read again."""
+class TableRows:
+    """Rows of a file, which is read again, and their ids, labels and splits."""
 
-    origin: _TableFile
-    label_sets: Coded[tuple[str, ...]]
-    splits: Coded[str | None]
+    file: TableFile
+    table: bytes = field(repr=False)
 
-    def open(self) -> TableCollection:
+    def open(self) -> Collection:
         """Read the file, unless it was the last one that was read, and return the rows."""
-        found = _table_of(self.origin)._chosen(self.origin.rows)
-        found.notes = ()
-        return found._with_columns(self.label_sets, self.splits)
+        whole = _table_of(self.file)
+        about: dict[str, Any] = {"source": whole.source, "feature_names": whole.feature_names, "limits": whole.limits}
+        items = Collection(unpacked(self.table), "table", whole.decoder, X=whole.X[self.file.rows], **about)
+        items._file = self.file
+        return items
 
     def key(self) -> str:
         """Describe the file and the rows."""
-        rows = hashlib.blake2b(self.origin.rows.tobytes()).hexdigest()
-        about = [(list(one.values), hashlib.blake2b(one.codes.tobytes()).hexdigest()) for one in
-                 (self.label_sets, self.splits)]  # fmt: skip
-        return repr((self.origin.file, self.origin.stamp, self.origin.given, rows, about))
+        hashes = (hashlib.blake2b(part).hexdigest() for part in (self.file.rows.tobytes(), self.table))
+        return repr((self.file.file, self.file.stamp, self.file.given, *hashes))
 
 
 @functools.lru_cache(maxsize=1)
-def _table_of(origin: _TableFile) -> TableCollection:
-    origin.file.check(origin.stamp)
-    path = origin.file.path if isinstance(origin.file, FileContent) else origin.file.place
-    return open_table(path, limits=origin.limits, **dict(origin.given))
-
-
-class _Rows(LazyList[Item]):
-    """The items of a table."""
-
-    def __init__(self, source: str, X: Any, *columns: Any) -> None:
-        self._source, self._X, self._columns = source, X, columns
-        self._decoder = RowDecoder()
-
-    def __len__(self) -> int:
-        return int(self._X.shape[0])
-
-    def __iter__(self) -> Iterator[Item]:
-        return map(self._item, range(len(self)), *self._columns)
-
-    def _at(self, number: int) -> Item:
-        return self._item(number, *(column[number] for column in self._columns))
-
-    def _item(self, number: int, id: str, labels: tuple[str, ...], split: str | None) -> Item:
-        return Item(id, RowContent(self._source, self._X, number, number), self._decoder, labels, split)
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class RowContent:
-    """Row `place` of a matrix, which has a `number` in its table. Is sent to other processes without the matrix."""
-
-    table: str
-    X: Any
-    number: int
-    place: int
-
-    @property
-    def source(self) -> str:
-        """The table and the row's number."""
-        return f"{self.table}:{self.number}"
-
-    def row(self) -> Any:
-        """Return the row: an array of shape (d,), or a sparse one of shape (1, d)."""
-        return self.X[[self.place]] if sp.issparse(self.X) else self.X[self.place]
-
-    def open(self) -> BinaryIO:
-        """Open the bytes of the row."""
-        row = self.row()
-        if not sp.issparse(row):
-            return io.BytesIO(row.tobytes())
-        return io.BytesIO(row.indices.astype(np.int64).tobytes() + row.data.tobytes())
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return RowContent, (self.table, self.X[[self.place]], self.number, 0)
-
-
-@dataclass(frozen=True)
-class RowDecoder:
-    """Returns rows as they are."""
-
-    def decode(self, content: Content) -> Any:
-        """Return the row."""
-        assert isinstance(content, RowContent)
-        return content.row()
+def _table_of(file: TableFile) -> Collection:
+    file.file.check(file.stamp)
+    path = file.file.path if isinstance(file.file, FileContent) else file.file.place
+    return open_table(path, limits=file.limits, **dict(file.given))

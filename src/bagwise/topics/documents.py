@@ -12,8 +12,9 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from bagwise._utils.backends import backend
 from bagwise.errors import BagwiseError
-from bagwise.topics.inference import FLOOR, CountReader, Posterior, completion_perplexity, infer, split_tokens
+from bagwise.topics.inference import FLOOR, CountReader, Posterior, completion_perplexity, split_tokens
 from bagwise.topics.tables import TopicTables
 
 
@@ -42,15 +43,15 @@ class TopicModel(TopicTables, CountReader, ClassNamePrefixFeaturesOutMixin, Tran
 
     def infer_counts(self, counts: sp.csr_array) -> Posterior:
         """`posterior` of validated counts."""
-        return infer(
+        posterior: Posterior = backend("topics", self.device).infer(
             counts,
             self.word_weights(),
             self.doc_topic_prior_.copy(),  # arrays unpickled from mapped memory are read-only
             max_iter=int(self.max_doc_update_iter),
             tol=float(self.mean_change_tol),
             n_threads=effective_n_jobs(self.n_jobs),
-            device=self.device,
         )
+        return posterior
 
     def word_weights(self) -> NDArray[np.float64]:
         """`topics_` as words x topics, with positive values."""

@@ -11,13 +11,11 @@ from numpy.typing import NDArray
 from scipy.special import digamma, gammaln
 from sklearn.utils import Tags
 
-from bagwise._utils.devices import device_module, to_host
 from bagwise._utils.matrices import canonical, check_non_negative, is_whole
 from bagwise._utils.memory import check_memory
 from bagwise._utils.threads import run_over_ranges
 from bagwise._utils.validation import validate_data
 from bagwise.errors import BagwiseError
-from bagwise.topics._cuda import DeviceCounts
 from bagwise.topics._kernels import add_expected_counts, expect_topics, expected_logs, infer_documents
 
 SMOOTHINGS = ("bayes", "map")
@@ -121,7 +119,6 @@ def infer(
     max_iter: int = 100,
     tol: float = 1e-3,
     n_threads: int = 1,
-    device: str | None = None,
 ) -> Posterior:
     """Compute the variational posterior of documents under fixed topics.
 
@@ -137,14 +134,8 @@ def infer(
     not depend on `n_threads`.
 
     The first updates take O(nnz K). When at least half of the topics are negligible in a document, only the others are
-    updated; all topics are checked again before the document is done. A `device` "cuda" updates all of them every time,
-    so that γ may differ by as much as `tol` allows; all arrays come back to the host.
+    updated; all topics are checked again before the document is done.
     """
-    xp = device_module(device)
-    if xp is not np:
-        there = DeviceCounts(xp, X).infer(weights, alpha, gamma, max_iter, tol)
-        gamma, bounds, expected, ratios = (to_host(array) for array in there)
-        return Posterior(gamma, bounds, expected, ratios)
     shape = (X.shape[0], len(alpha))
     warm = gamma is not None
     found = Posterior(
@@ -165,16 +156,10 @@ def infer(
 
 
 class Corpus:
-    """Index from words to documents of a matrix from `to_counts`, for sums over the documents of each word. O(nnz).
+    """Documents of a fit, from `to_counts`, with an index from words to documents for sums over those of each word."""
 
-    On a `device` "cuda", documents are copied there once, and `expected` and `ratios` of their posteriors stay there.
-    """
-
-    def __init__(self, X: sp.csr_array, device: str | None = None) -> None:
-        self._counts, xp = X, device_module(device)
-        self._there = None if xp is np else DeviceCounts(xp, X)
-        if self._there is not None:
-            return
+    def __init__(self, X: sp.csr_array) -> None:
+        self._counts = X
         numbered = sp.csr_array((np.arange(X.nnz, dtype=X.indices.dtype), X.indices, X.indptr), shape=X.shape)
         self._by_word = numbered.tocsc()  # its data: where an entry is in X.data
 
@@ -188,10 +173,13 @@ class Corpus:
         n_threads: int,
     ) -> Posterior:
         """Do what the function `infer` does, for these documents."""
-        if self._there is None:
-            return infer(self._counts, weights, alpha, gamma=gamma, max_iter=max_iter, tol=tol, n_threads=n_threads)
-        found, bounds, expected, ratios = self._there.infer(weights, alpha, gamma, max_iter, tol)
-        return Posterior(to_host(found), to_host(bounds), expected, ratios)
+        return infer(self._counts, weights, alpha, gamma=gamma, max_iter=max_iter, tol=tol, n_threads=n_threads)
+
+    def weighted_ratios(self, posterior: Posterior, sample_weight: NDArray[np.float64] | None) -> NDArray[np.float64]:
+        """Ratios of a posterior, those of each document times its weight."""
+        if sample_weight is None:
+            return posterior.ratios
+        return posterior.ratios * np.repeat(sample_weight, np.diff(self._counts.indptr))
 
     def expected_counts(
         self,
@@ -204,8 +192,6 @@ class Corpus:
 
         `ratios` and `expected` are those of `Posterior`.
         """
-        if self._there is not None:
-            return to_host(self._there.expected_counts(ratios, expected, weights))
         index = self._by_word
         sums = np.zeros_like(weights)
 

@@ -20,8 +20,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from bagwise._compat import N_JOBS, Interval, StrOptions, _fit_context
 from bagwise._io.tensors import FileKind, PackedStrings, header_field, tensor
+from bagwise._utils.backends import backend
 from bagwise._utils.checks import check_stored_parameters, reset_fitted
-from bagwise._utils.devices import device_module
 from bagwise._utils.matrices import is_whole
 from bagwise._utils.progress import ProgressBar
 from bagwise._utils.validation import as_floats, check_sample_weight
@@ -306,7 +306,7 @@ class LatentDirichlet(TopicModel):
         self : LatentDirichlet
         """
         self._check_names()
-        device_module(self.device)  # raises if there is none
+        backend("topics", self.device)  # raises if there is none
         if self.warm_start and self.solver == "gibbs":
             raise BagwiseError(
                 'solver="gibbs" with warm_start=True: sampling starts anew in each fit, it cannot continue from fitted '

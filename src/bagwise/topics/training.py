@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import digamma, gammaln, polygamma
 
-from bagwise._utils.devices import device_module, to_device
+from bagwise._utils.backends import backend
 from bagwise._utils.matrices import is_whole
 from bagwise.topics._kernels import sample_entries
 from bagwise.topics.inference import Corpus, Posterior, mean_logs, topic_bound, topic_weights
@@ -254,15 +254,6 @@ def prior_from_logs(alpha: NDArray[np.float64], logs: NDArray[np.float64], prior
     return learn_asymmetric(alpha, logs)
 
 
-def _weighted_ratios(
-    X: sp.csr_array, posterior: Posterior, sample_weight: NDArray[np.float64] | None
-) -> NDArray[np.float64]:
-    if sample_weight is None:
-        return posterior.ratios
-    weights = np.repeat(sample_weight, np.diff(X.indptr))
-    return posterior.ratios * to_device(weights, device_module(None, posterior.ratios))
-
-
 def _total(bounds: NDArray[np.float64], sample_weight: NDArray[np.float64] | None) -> float:
     return float(bounds.sum() if sample_weight is None else bounds @ sample_weight)
 
@@ -278,13 +269,13 @@ def batch_passes(
     a cold start no longer increases the ELBO of the corpus by ``training.tol``, or after ``training.restarts`` passes,
     documents continue from their last posterior, which never decreases the ELBO.
     """
-    corpus = Corpus(X, training.device)
+    corpus = backend("topics", training.device).Corpus(X)
     posterior, weights = training.infer(corpus, state)
     cold = True
     done = 0
     while True:
         done += 1
-        ratios = _weighted_ratios(X, posterior, sample_weight)
+        ratios = corpus.weighted_ratios(posterior, sample_weight)
         counts = corpus.expected_counts(ratios, posterior.expected, weights, training.n_threads)
         counts += training.eta
         alpha = state.alpha
@@ -321,9 +312,9 @@ class Expectation:
         cls, X: sp.csr_array, state: State, training: Training, sample_weight: NDArray[np.float64] | None = None
     ) -> Expectation:
         """Infer the posterior of a batch of documents."""
-        corpus = Corpus(X, training.device)
+        corpus = backend("topics", training.device).Corpus(X)
         posterior, weights = training.infer(corpus, state)
-        ratios = _weighted_ratios(X, posterior, sample_weight)
+        ratios = corpus.weighted_ratios(posterior, sample_weight)
         counts = corpus.expected_counts(ratios, posterior.expected, weights, training.n_threads)
         logs = None
         if training.prior != "fixed" and state.n_updates >= _PASSES_BEFORE_PRIOR:

@@ -96,9 +96,9 @@ def test_the_file_goes_with_a_process_that_does_not_close_the_explorer(tmp_path)
     script = (
         "import numpy as np, webbrowser\n"
         "from bagwise import Model, fit_model\n"
-        "from bagwise.sources import TableCollection\n"
+        "from bagwise.sources import Collection\n"
         "webbrowser.open = lambda url: print(url) or True\n"
-        "rows = TableCollection(np.array([[4, 1, 0], [1, 0, 5]] * 3), list('abcdef'), [('cat',), ('dog',)] * 3)\n"
+        "rows = Collection.from_matrix(np.array([[4, 1, 0], [1, 0, 5]] * 3), labels=[('cat',), ('dog',)] * 3)\n"
         "running = fit_model(rows, n_groups=2, folds=0).explore()\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(SOURCES), "TMPDIR": str(tmp_path), "TEMP": str(tmp_path)}

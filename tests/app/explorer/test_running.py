@@ -11,7 +11,7 @@ import pytest
 from bagwise import Model, fit_model
 from bagwise.app.explorer import Server, pages, workspace_of
 from bagwise.app.training.group_data import hierarchy_tree
-from bagwise.sources import TableCollection
+from bagwise.sources import Collection
 from small_sources import table, write_text_folder
 from waiting import PATIENCE
 
@@ -72,9 +72,9 @@ def space_labels(space):
 def test_rows_of_measurements_are_counted(tmp_path):
     X, y = table()
     ids = [str(k) for k in range(len(y))]
-    counts = fit_model(TableCollection(X, ids, [(name,) for name in y]), n_groups=3, folds=2)
+    counts = fit_model(Collection.from_matrix(X, ids, [(name,) for name in y]), n_groups=3, folds=2)
     assert workspace_of(counts).items.histograms is None
-    measured = fit_model(TableCollection(X - 1.5, ids, [(name,) for name in y]), n_groups=3, folds=2)
+    measured = fit_model(Collection.from_matrix(X - 1.5, ids, [(name,) for name in y]), n_groups=3, folds=2)
     tree = hierarchy_tree(measured)
     assert tree.of == "columns"
     assert tree.rows[-1].shares == pytest.approx([1 / 12] * 12, rel=1e-5)  # whatever their scales

@@ -103,7 +103,7 @@ def test_interrupted_words_are_learned_on(photos, tmp_path, monkeypatch):
     monkeypatch.setattr(clustering, "_KEEP_EVERY", 0.0)
     run = ("fit", photos, "--out", tmp_path / "a.bagwise", *PHOTOS, "--descriptor", "sift")
     bagwise(*run)
-    plain, assign, calls = content(tmp_path / "a.bagwise"), clustering._Problem.assign, []
+    plain, assign, calls = content(tmp_path / "a.bagwise"), clustering.Problem.assign, []
 
     def count(*arguments):
         calls.append(1)
@@ -111,10 +111,10 @@ def test_interrupted_words_are_learned_on(photos, tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return assign(*arguments)
 
-    monkeypatch.setattr(clustering._Problem, "assign", count)
+    monkeypatch.setattr(clustering.Problem, "assign", count)
     bagwise(*run, "--cache", tmp_path / "cache", code=130)
     assert len(list((tmp_path / "cache" / "unfinished").rglob("*.arrays"))) == 1
-    monkeypatch.setattr(clustering._Problem, "draw_seeds", None)
+    monkeypatch.setattr(clustering.Problem, "draw_seeds", None)
     bagwise(*run, "--cache", tmp_path / "cache")
     assert content(tmp_path / "a.bagwise") == plain
     assert list((tmp_path / "cache" / "unfinished").rglob("*.arrays")) == []

@@ -10,7 +10,7 @@ from bagwise.app import FitOptions, run_fit
 from bagwise.app.model.cutting import derive_head
 from bagwise.errors import BagwiseError
 from bagwise.runtime import ModelFileError, load
-from bagwise.sources import TableCollection
+from bagwise.sources import Collection
 from commands import as_json, bagwise
 from model_cases import MADE
 from small_sources import table, texts, write_records
@@ -71,7 +71,7 @@ def test_trimmed_models_compute_the_same_at_their_size_and_below(name, tmp_path)
 def test_derived_weights_give_the_same_scores_where_parts_have_constant_shares():
     """Rows in which the words of a group always have the same proportions lose nothing by merging them."""
     X, y = table(n_words=12)
-    rows = TableCollection(X, [str(k) for k in range(len(X))], [(label,) for label in y])
+    rows = Collection.from_matrix(X, [str(k) for k in range(len(X))], [(label,) for label in y])
     for criterion in ("classifier", "aib"):
         model = run_fit(rows, FitOptions(n_groups=5, folds=0, criterion=criterion)).model
         model = dataclasses.replace(model, term="count")  # shares of roots are not those of occurrences

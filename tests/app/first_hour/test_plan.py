@@ -49,7 +49,7 @@ def test_a_plan_has_the_words_the_method_and_the_notes_of_the_run(kind, tmp_path
     assert (plan["n_test"] > 0) == ("test" in run)
     assert plan["n_items"] == model.provenance["n_items"]
     assert plan["n_words"] == model.hierarchy.n_words
-    assert plan["descriptors"] == [record.name for record in model.descriptor_records]
+    assert plan["descriptors"] == [record.name for record in model.descriptors]
     assert (plan["criterion"], plan["reason"]) == (model.hierarchy.criterion, model.provenance["criterion_reason"])
     assert (plan["n_folds"] > 0) == (model.path is not None)
     if model.path is not None:

@@ -37,7 +37,7 @@ def test_numbers_of_rows_are_ids_and_not_a_word(name, rows, tmp_path):
     assert shown in note
     bagwise("fit", path, "--keep", shown, "--out", tmp_path / "b.bagwise")
     kept = Model.load(tmp_path / "b.bagwise")
-    assert kept.word_names == (name, "a", "b", "c", "d")
+    assert kept.word_names == (name or "Unnamed: 0", "a", "b", "c", "d")
     assert "40 rows" in bagwise("evaluate", tmp_path / "b.bagwise", path)  # the column is a word of the model
 
 

@@ -9,7 +9,7 @@ import pytest
 from bagwise import Model, open_collection
 from bagwise.app import evaluate_model, fit_model
 from bagwise.app.training.seen import SeenItems, distinct_hashes, item_hashes, seen_items
-from bagwise.sources import TableCollection
+from bagwise.sources import Collection
 from commands import as_json, bagwise
 from small_sources import table, write_image_folder, write_table, write_text_folder
 
@@ -24,7 +24,7 @@ def rows_of(n, seed, n_words=40):
     random = np.random.default_rng(seed)
     X = random.poisson(2.0, (n, n_words)).astype(float)
     X[:, 0] += 3 * (np.arange(n) % 2)
-    return TableCollection(X, [f"{seed}-{k}" for k in range(n)], [("ab"[k % 2],) for k in range(n)])
+    return Collection.from_matrix(X, [f"{seed}-{k}" for k in range(n)], [("ab"[k % 2],) for k in range(n)])
 
 
 @pytest.mark.parametrize("what", ["texts", "images", "table.csv"])
@@ -63,7 +63,7 @@ def test_what_a_model_in_memory_says(tmp_path):
     """It knows all hashes: some items are training items, and the error of the others is that without them."""
     train, new = rows_of(60, 0), rows_of(50, 1)
     model = fit_model(train, n_groups=5)
-    mixed = TableCollection(
+    mixed = Collection.from_matrix(
         np.concatenate([train.X[:10], new.X, np.zeros((1, 40))]),
         [*train.ids[:10], *new.ids, "empty"],
         [*train.label_sets[:10], *new.label_sets, ("a",)],
@@ -112,7 +112,9 @@ def test_a_sample_estimates_the_overlap():
     train, new = rows_of(2000, 0), rows_of(3000, 1)
     model = fit_model(train, n_groups=5, folds=0)
     model._set(item_hashes=model.item_hashes[:200])
-    mixed = TableCollection(np.concatenate([train.X[:1000], new.X]), [str(k) for k in range(4000)], [("a",)] * 4000)
+    mixed = Collection.from_matrix(
+        np.concatenate([train.X[:1000], new.X]), [str(k) for k in range(4000)], [("a",)] * 4000
+    )
     found = seen_items(model, mixed, mixed.X)
     assert not found.exact
     assert abs(found.estimate - 1000) < 250
@@ -134,7 +136,10 @@ def test_few_that_can_be_compared_are_a_lower_bound():
 def test_hashes_are_of_the_words_alone():
     X, _ = table(n_words=9)
     X[3] = 0
-    dense, sparse = item_hashes(X), item_hashes(TableCollection(X, [str(k) for k in range(len(X))], [()] * len(X)).X)
+    dense, sparse = (
+        item_hashes(X),
+        item_hashes(Collection.from_matrix(X).X),
+    )
     np.testing.assert_array_equal(dense, sparse)
     np.testing.assert_array_equal(item_hashes(X[::-1].astype(np.float32)), dense[::-1])
     assert dense[3] == 0

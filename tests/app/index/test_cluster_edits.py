@@ -11,7 +11,7 @@ from bagwise.app import FitOptions, ItemIndex, run_fit
 from bagwise.app.index.cluster_edits import measure_clusters
 from bagwise.app.index.index_files import FILE
 from bagwise.app.index.item_clusters import ItemClusters
-from bagwise.sources import TableCollection
+from bagwise.sources import Collection
 
 N_WORDS, N_KINDS = 16, 4
 
@@ -23,7 +23,7 @@ def index():
     kinds = np.arange(80) % N_KINDS
     X = random.poisson(np.where(np.arange(N_WORDS) % N_KINDS == kinds[:, None], 5.0, 0.3)).astype(np.float64)
     X[:, 0], X[17] = X[:, 0] + 1, 0
-    items = TableCollection(X, [f"item{i}" for i in range(80)], [(f"kind{k}",) for k in kinds])
+    items = Collection.from_matrix(X, [f"item{i}" for i in range(80)], [(f"kind{k}",) for k in kinds])
     model = run_fit(items, FitOptions(n_jobs=1, n_groups=8, criterion="mmi", folds=0)).model
     made = ItemIndex.build(model, items, X, by="words").with_clusters(4)
     return dataclasses.replace(made, clusters=made.clusters.compared_with(made.labels))
@@ -136,7 +136,7 @@ def test_items_that_come_and_go_leave_edits_that_can_be_undone(index):
     kept = np.array([k for k in range(80) if k % 3])
     small = edited.remove(gone)
     np.testing.assert_array_equal(small.undo_cluster_edits(5).clusters.labels, index.clusters.labels[kept])
-    more = TableCollection(np.eye(N_WORDS)[:4] * 9, list("abcd"), [()] * 4)
+    more = Collection.from_matrix(np.eye(N_WORDS)[:4] * 9, list("abcd"), [()] * 4)
     grown = edited.add(more, np.eye(N_WORDS)[:4] * 9)
     undone = grown.undo_cluster_edits(5).clusters
     np.testing.assert_array_equal(undone.labels[:80], index.clusters.labels)

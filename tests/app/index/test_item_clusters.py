@@ -9,7 +9,7 @@ from bagwise import BagwiseError, Model, open_collection
 from bagwise.app import FitOptions, ItemIndex, cluster_source, run_fit
 from bagwise.app.index.clustering import assigned, cluster_data
 from bagwise.app.index.item_clusters import ItemClusters, cluster_features
-from bagwise.sources import TableCollection
+from bagwise.sources import Collection
 from small_sources import texts, write_image_folder
 
 N_WORDS = 12
@@ -24,7 +24,7 @@ def rows(n, seed=0, n_kinds=3):
 
 
 def fitted(X, names=None, **options):
-    items = TableCollection(X, [f"item{i}" for i in range(len(X))], [()] * len(X), feature_names=names)
+    items = Collection.from_matrix(X, [f"item{i}" for i in range(len(X))], [()] * len(X), feature_names=names)
     return run_fit(items, FitOptions(n_jobs=1, **options)), items
 
 
@@ -89,7 +89,7 @@ def test_an_index_gives_the_features_of_its_histograms(index):
 
 
 def _items(X, name="item"):
-    return TableCollection(X, [f"{name}{i}" for i in range(len(X))], [()] * len(X)), X
+    return Collection.from_matrix(X, [f"{name}{i}" for i in range(len(X))], [()] * len(X)), X
 
 
 def test_items_that_come_have_the_nearest_centre_and_those_that_go_change_nothing(index):
@@ -264,7 +264,7 @@ def test_words_that_are_moved_along_the_manifold_are_those_of_the_model(tmp_path
 
 
 def test_items_that_are_all_the_same_are_told():
-    rows = TableCollection(np.ones((12, 4)), [str(k) for k in range(12)], [()] * 12)
+    rows = Collection.from_matrix(np.ones((12, 4)), [str(k) for k in range(12)], [()] * 12)
     assert cluster_source(rows, FitOptions(n_groups=2), 1).index.clusters.sizes.tolist() == [12]
     with pytest.raises(BagwiseError, match="there is only 1 different item"):
         cluster_source(rows, FitOptions(n_groups=2), 2)

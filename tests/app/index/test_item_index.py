@@ -19,7 +19,7 @@ from bagwise.app.training.item_answers import HELD_OUT, NEW, TRAINING
 from bagwise.metrics import average_precision
 from bagwise.retrieval.blocks import InvertedBlock
 from bagwise.retrieval.class_blend import BlendSettings
-from bagwise.sources import TableCollection
+from bagwise.sources import Collection
 
 N_CLASSES, N_WORDS = 8, 60
 
@@ -36,7 +36,7 @@ def scene(n=30, seed=0):
 
 
 def collection(X, codes, name="item"):
-    return TableCollection(X, [f"{name}{i}" for i in range(len(X))], [(f"class{code}",) for code in codes])
+    return Collection.from_matrix(X, [f"{name}{i}" for i in range(len(X))], [(f"class{code}",) for code in codes])
 
 
 def fitted_to(X, codes):
@@ -122,7 +122,7 @@ def test_similarities_are_at_most_1(known):
 @pytest.mark.parametrize("by", ["words", "groups", "classes", "both"])
 def test_an_empty_index_says_so(known, by):
     model, X, _ = known
-    index = ItemIndex.build(model, TableCollection(X[:0], [], []), X[:0], by=by)
+    index = ItemIndex.build(model, Collection.from_matrix(X[:0], [], []), X[:0], by=by)
     for ask in (index.search, index.class_weights):
         with pytest.raises(BagwiseError, match="The index is empty"):
             ask(X[:1])
@@ -171,7 +171,7 @@ def test_metrics_compare_relative_frequencies_of_words(known):
 def without_classes():
     """A model of items without classes, the items and their codes."""
     X, codes = scene()
-    rows = TableCollection(X, [str(i) for i in range(len(X))], [()] * len(X))
+    rows = Collection.from_matrix(X, [str(i) for i in range(len(X))], [()] * len(X))
     return run_fit(rows, FitOptions(n_groups=10, folds=0, n_jobs=1)).model, rows, X, codes
 
 

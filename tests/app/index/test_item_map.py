@@ -13,7 +13,7 @@ from bagwise.app.index.index_files import FILE
 from bagwise.app.index.item_map import ItemMap, spectral_vectors
 from bagwise.codebooks.manifold.target import embed
 from bagwise.errors import BagwiseError
-from bagwise.sources import TableCollection
+from bagwise.sources import Collection
 
 
 def histograms(n=90, d=40, n_kinds=3, seed=0):
@@ -163,14 +163,16 @@ def test_isolated_items_do_not_take_the_map():
 @pytest.fixture(scope="module")
 def index():
     X, kinds = histograms(24)
-    rows = TableCollection(np.rint(20 * X), [f"i{k}" for k in range(24)], [("abc"[k],) for k in kinds])
+    rows = Collection.from_matrix(np.rint(20 * X), [f"i{k}" for k in range(24)], [("abc"[k],) for k in kinds])
     model = fit_model(rows, n_groups=4, folds=0)
     return ItemIndex.build(model, rows, model.histograms(rows))
 
 
 @pytest.mark.parametrize("by", ["both", "words", "groups", "classes", "chi2"])
 def test_an_index_keeps_its_map(index, tmp_path, by):
-    rows = TableCollection(np.rint(20 * histograms(24)[0]), list(index.ids), [(label,) for label in index.labels])
+    rows = Collection.from_matrix(
+        np.rint(20 * histograms(24)[0]), list(index.ids), [(label,) for label in index.labels]
+    )
     options = {"by": "words", "metric": "chi2"} if by == "chi2" else {"by": by}
     made = ItemIndex.build(index.model, rows, index.model.histograms(rows), **options).with_map()
     path = made.save(tmp_path / "one.index")
@@ -193,7 +195,8 @@ def test_a_map_does_not_use_classes(index):
 
 def test_a_map_of_one_class(index):
     model = dataclasses.replace(index.model, classes=(), heads={}, path=None)
-    rows = TableCollection(np.rint(20 * histograms(24)[0]), list(index.ids), [("a",)] * 24)
+    X = np.rint(20 * histograms(24)[0])
+    rows = Collection.from_matrix(X, list(index.ids), [("a",)] * 24)
     made = ItemIndex.build(model, rows, index.model.histograms(rows)).with_map()
     assert made.map.clusters.max() <= 9
     assert np.isfinite(made.map.points).all()

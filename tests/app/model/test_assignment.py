@@ -1,20 +1,21 @@
 """Descriptors that are assigned to several words: histograms, samples, files, runtime, ONNX graph, explanations."""
 
 import dataclasses
+import re
 
 import numpy as np
 import onnxruntime
 import pytest
 
 from bagwise import BagOfFeatures, Bags, BagwiseError, Hierarchy, Model, runtime
-from bagwise.app.model import Assignment, Head, export_cpp, export_onnx
+from bagwise.app.model import Head, export_cpp, export_onnx
 from bagwise.app.model.visual import VisualVectorizer
-from bagwise.codebooks import encode_bags, localized_codes
+from bagwise.codebooks import HardEncoder, LocalizedEncoder, encode_bags
 from bagwise.descriptors import DenseSIFT
 from bagwise.sources import open_collection
 from small_sources import write_image_folder
 
-SOFT = Assignment("localized", n_neighbors=3, sharpness=2.0, weighted=True)
+SOFT = LocalizedEncoder(3, 2.0, True)
 RNG = np.random.default_rng(0)
 WORDS = RNG.normal(size=(9, 4)).astype(np.float32)
 MORE_WORDS = RNG.normal(size=(5, 3)).astype(np.float32)
@@ -42,7 +43,7 @@ def bags_of(width, n=6, seed=1):
 
 
 def soft_model(pyramid=None, several=False):
-    codebook, how = ([WORDS, MORE_WORDS], [SOFT, Assignment()]) if several else (WORDS, SOFT)
+    codebook, how = ([WORDS, MORE_WORDS], [SOFT, HardEncoder()]) if several else (WORDS, SOFT)
     d = 14 if several else 9
     n_cells = 5 if pyramid == 5 else 1
     return Model(
@@ -59,8 +60,8 @@ def soft_model(pyramid=None, several=False):
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_codes_are_their_definition(weighted):
-    how, values = Assignment("localized", 3, 2.0, weighted), bags_of(4).values
-    codes = localized_codes(values, WORDS, how.n_neighbors, how.sharpness, weighted).toarray()
+    how, values = LocalizedEncoder(3, 2.0, weighted), bags_of(4).values
+    codes = how.codes(values, WORDS).toarray()
     expected = [counted(value[np.newaxis], WORDS, how) for value in values]
     np.testing.assert_allclose(codes, expected, rtol=1e-4, atol=1e-6)
 
@@ -68,18 +69,17 @@ def test_codes_are_their_definition(weighted):
 def test_a_histogram_does_not_depend_on_the_bags_beside_it():
     rng = np.random.default_rng(3)
     words, values = rng.normal(size=(300, 20)).astype(np.float32), rng.normal(size=(400, 20)).astype(np.float32)
-    bags, model = Bags(values, np.arange(0, 401, 20)), BagOfFeatures(4, assignment="localized")
-    how = {"assignment": "localized", "pooling": "sum", "weighted": True, "n_neighbors": 10, "sharpness": 5.0}
+    bags = Bags(values, np.arange(0, 401, 20))
+    how = {"assignment": LocalizedEncoder(10, 5.0, weighted=True), "pooling": "sum"}
     together = encode_bags(bags, words, **how)
     alone = np.concatenate([encode_bags(bags[k : k + 1], words, **how) for k in range(len(bags))])
     np.testing.assert_array_equal(together, alone)
-    assert model.weighted is False
 
 
 def test_an_estimator_learns_words_of_length_one_and_weights_them():
     bags = bags_of(4)
     model = BagOfFeatures(
-        3, assignment="localized", n_neighbors=2, weighted=True, pooling="sum", random_state=0, sparse_output=False
+        3, assignment=LocalizedEncoder(2, weighted=True), pooling="sum", random_state=0, sparse_output=False
     ).fit(bags)
     assert np.linalg.norm(model.codebook_, axis=1).max() <= 1 + 1e-6
     found = model.transform(bags)
@@ -87,8 +87,6 @@ def test_an_estimator_learns_words_of_length_one_and_weights_them():
     scaled = Bags(2 * bags.values, bags.offsets, bags.positions)
     np.testing.assert_allclose(model.transform(scaled), 4 * found, rtol=1e-5)
     assert all((a == b).all() for a, b in zip(model.assign(scaled), model.assign(bags), strict=True))
-    with pytest.raises(BagwiseError, match=r"weighted=True is for assignment='localized', got 'hard'"):
-        BagOfFeatures(3, weighted=True).fit(bags)
 
 
 @pytest.mark.parametrize(("pyramid", "several"), [(None, False), (5, False), (None, True)])
@@ -101,7 +99,7 @@ def test_model_file_runtime_and_graph_agree(tmp_path, pyramid, several):
     features, scores = model.transform(given).toarray(), model.decision_function(given)
 
     saved = Model.load(model.save(tmp_path / "m.bagwise"))
-    assert saved.assignment == model.assignment == ((SOFT, Assignment()) if several else (SOFT,))
+    assert saved.assignment == model.assignment == ((SOFT, HardEncoder()) if several else (SOFT,))
     np.testing.assert_array_equal(saved.histograms(given).toarray(), histograms)
 
     light = runtime.load(tmp_path / "m.bagwise")
@@ -127,7 +125,7 @@ def test_model_file_runtime_and_graph_agree(tmp_path, pyramid, several):
 def test_samples_add_up_to_histograms_and_explanations_to_scores(tmp_path):
     write_image_folder(tmp_path / "images")
     collection = open_collection(tmp_path / "images")
-    how = Assignment("localized", n_neighbors=4, sharpness=5.0, weighted=True)
+    how = LocalizedEncoder(4, 5.0, True)
     vectorizer = VisualVectorizer("images", DenseSIFT(), n_words=(12,), assignments=(how,))
     found = vectorizer.fit_transform(collection, n_samples=3)
     assert len(found.samples) == 3
@@ -157,14 +155,30 @@ def test_the_programs_for_devices_refuse_it(tmp_path):
 def test_what_is_no_assignment_is_refused(tmp_path):
     common = {"modality": "images", "hierarchy": Hierarchy(9, [], []), "n_groups": 9, "codebook": WORDS}
     for given, message in (
-        ({"name": "soft", "n_neighbors": 1, "sharpness": 1.0, "weighted": False}, "must be one of hard, localized"),
-        ({"name": "localized", "n_neighbors": 0, "sharpness": 1.0, "weighted": False}, "n_neighbors from 1 to 1000"),
-        ({"name": "localized", "n_neighbors": 2, "sharpness": float("inf"), "weighted": False}, "sharpness above 0"),
-        ({"name": "localized", "n_neighbors": 2, "sharpness": 1.0, "weighted": 1}, "weighted true or false"),
-        ({"name": "hard", "n_neighbors": 2, "sharpness": 1.0, "weighted": False}, "called hard has one neighbour"),
-        ({"name": "hard"}, "has name, n_neighbors, sharpness, weighted"),
+        ("soft", "few words each, by 'hard', 'localized'; got SoftEncoder"),
+        ({"name": "localized", "n_neighbors": 0}, "n_neighbors of LocalizedEncoder must be an integer from 1 to 1000"),
+        (LocalizedEncoder(sharpness=float("inf")), "sharpness of LocalizedEncoder must be a number above 0"),
+        ({"name": "localized", "weighted": 1}, "weighted of LocalizedEncoder must be one of True, False"),
+        ({"name": "hard", "n_neighbors": 2}, "Unknown parameter of hard assignment: 'n_neighbors'"),
+        ({"name": "harder"}, "Unknown assignment: 'harder'"),
         ([SOFT, SOFT], "1 codebooks need as many assignments, got 2"),
-        ([3], "must be an Assignment or a mapping"),
+        (3, "1 codebooks need as many assignments, got 3"),
+        ([3], "Unknown assignment: 3"),
     ):
         with pytest.raises(BagwiseError, match=message):
             Model(**common, assignment=given)
+
+
+def test_the_runtime_says_which_assignments_it_runs():
+    sound = SOFT.to_dict()
+    for given in (sound, {"name": "hard"}):
+        assert runtime.assignment_fault(given) == ""
+    for given, message in (
+        ({"name": "hard", "n_neighbors": 1}, "must be 'hard', or 'localized' with n_neighbors, sharpness, weighted"),
+        (sound | {"name": "soft"}, "must be 'hard', or 'localized'"),
+        (sound | {"n_neighbors": 0}, "n_neighbors from 1 to 1000; got 0"),
+        (sound | {"sharpness": float("inf")}, "a sharpness above 0, up to 1e[+]16; got inf"),
+        (sound | {"weighted": 1}, "weighted true or false; got 1"),
+        ("hard", "must be 'hard', or 'localized'"),
+    ):
+        assert re.search(message, runtime.assignment_fault(given)), runtime.assignment_fault(given)

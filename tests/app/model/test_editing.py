@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bagwise import BagwiseError, Hierarchy, Model, runtime
 from bagwise.app.model import Head, PathErrors
 from bagwise.app.model.editing import linked_words, locked_groups
-from bagwise.merging.constrained import statistics_of
+from bagwise.merging.edits import statistics_of
 from bagwise.merging.engine import Engine
 from bagwise.merging.group_statistics import GroupStatistics
 from bagwise.merging.regrouping import joined_sets

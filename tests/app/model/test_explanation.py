@@ -17,7 +17,7 @@ from bagwise import BagwiseError, Hierarchy, Model
 from bagwise.app.model import Head
 from bagwise.app.model.located_words import located_words
 from bagwise.descriptors import DenseSIFT, Patches
-from bagwise.sources import TableCollection, open_collection
+from bagwise.sources import Collection, open_collection
 from model_cases import MADE, TEXTS, random_hierarchy, table_model, two_vocabularies
 
 IMAGES = list(np.random.default_rng(1).integers(0, 256, (3, 40, 48)).astype(np.uint8))
@@ -93,10 +93,10 @@ def test_one_text_and_one_item(tmp_path):
         assert one.id == item.id
         assert one.to_dict() | {"id": None} == model.explain(text).to_dict()
         json.dumps(one.to_dict(), allow_nan=False)
-    rows = TableCollection(ROWS, list("abcd"), [()] * 4)
+    rows = Collection.from_matrix(ROWS, list("abcd"), [()] * 4)
     tabled = MADE["measurements"]()
     assert tabled.explain(rows[2]).to_dict() == tabled.explain(rows)[2].to_dict()
-    sparse = TableCollection(sp.csr_array(ROWS), list("abcd"), [()] * 4)
+    sparse = Collection.from_matrix(sp.csr_array(ROWS), list("abcd"), [()] * 4)
     assert tabled.explain(sparse[2]).to_dict() == tabled.explain(rows[2]).to_dict()
 
 

@@ -15,7 +15,7 @@ from bagwise import Bags, BagwiseError, Hierarchy, Model, open_collection
 from bagwise.app.model import Head, PathErrors
 from bagwise.codebooks import encode_bags
 from bagwise.descriptors import LBPD5, Patches, SentenceVectors, WordCounts
-from bagwise.sources.tables import TableCollection
+from bagwise.sources.collection import Collection
 from model_cases import MADE, image_model, random_hierarchy, text_model
 
 
@@ -149,12 +149,12 @@ def test_tables_are_words_already():
     X = np.random.default_rng(0).random((4, 6))
     ids, labels = [str(i) for i in range(4)], [()] * 4
     expected = model.transform(X)
-    for table in (X.tolist(), pd.DataFrame(X, columns=list("uvwxyz")), TableCollection(X, ids, labels)):
+    for table in (X.tolist(), pd.DataFrame(X, columns=list("uvwxyz")), Collection.from_matrix(X, ids, labels)):
         np.testing.assert_array_equal(model.transform(table), expected)
     with pytest.raises(BagwiseError, match="'z' is missing"):
         model.transform(pd.DataFrame(X, columns=list("uvwxya")))
     with pytest.raises(BagwiseError, match="their order differs"):
-        model.transform(TableCollection(X, ids, labels, feature_names=list("zyxwvu")))
+        model.transform(Collection.from_matrix(X, ids, labels, feature_names=list("zyxwvu")))
 
 
 def test_patterns_need_no_codebook():

@@ -92,8 +92,9 @@ def test_a_copy_of_the_network_travels_with_its_notice(model, embedded, images, 
     loaded = Model.load(embedded)
     np.testing.assert_array_equal(loaded.decision_function(images), expected)
     assert loaded == own
+    assert loaded.trim().descriptors[0].embedded == loaded.descriptors[0].embedded
+    monkeypatch.undo()
     assert loaded != model
-    assert loaded.trim().descriptor_records[0].embedded == loaded.descriptor_records[0].embedded
 
 
 def test_all_sizes_of_copies_are_known():
@@ -108,15 +109,10 @@ def test_all_sizes_of_copies_are_known():
 
 
 @pytest.mark.parametrize("value", [0.5, np.inf, np.nan])
-def test_a_changed_copy_is_refused(model, embedded, value, tmp_path):
+def test_a_changed_copy_is_refused(embedded, value, tmp_path):
     _, tensors = runtime.read_model_file(embedded)
     changed = tensors["network"].copy()
     changed[1000] = value
-    copied = runtime_network.split(changed)
-    record = model.embed_network().descriptor_records[0]
-    if np.isfinite(value):
-        with pytest.raises(BagwiseError, match="The embedded network has the SHA-256"):
-            type(record)(record.name, record.parameters, efficientnet.NetworkTensors(copied))
     content = bytearray(embedded.read_bytes())
     place = content.find(tensors["network"].tobytes())
     content[place : place + changed.nbytes] = changed.tobytes()
@@ -175,7 +171,7 @@ def test_commands_embed_and_name_networks(photographs, named, tmp_path):
     out = tmp_path / "m.bagwise"
     options = ["--words", "20", "--folds", "0", "--groups", "4", "--jobs", "1", "--no-page", "--no-index"]
     bagwise("fit", photographs, "--embed-network", "--out", out, *options)
-    assert Model.load(out).descriptor_records[0].embedded is not None
+    assert Model.load(out).descriptors[0].embedded is not None
     message = bagwise("fit", photographs, "--embed-network", "--descriptor", "sift", code=1)
     assert "--embed-network copies the network of --descriptor network" in message
     _, saved, path = named
@@ -266,7 +262,7 @@ def test_the_runtime_reads_no_other_files(named, images, inside, tmp_path):
     assert runtime_network.external_files(content)
     assert not runtime_network.external_files(network().SerializeToString())
     (tmp_path / "n.onnx").write_bytes(content)
-    parameters = dict(Model.load(own).descriptor_records[0].parameters)
+    parameters = dict(Model.load(own).descriptors[0].parameters)
     parameters["network"] = f"sha256:{hashlib.sha256(content).hexdigest()}"
     with pytest.raises(runtime_network.NetworkError, match="has numbers in other files"):
         runtime_network.Runner(parameters, tmp_path / "n.onnx")
@@ -287,7 +283,7 @@ def test_the_runtime_reads_no_other_files(named, images, inside, tmp_path):
     ],
 )
 def test_the_runtime_checks_what_a_file_says_of_its_network(embedded, wrong):
-    parameters = dict(Model.load(embedded).descriptor_records[0].parameters)
+    parameters = dict(Model.load(embedded).descriptors[0].parameters)
     tensors = NetworkFeatures().tensors(wide=False)
     assert runtime_network.Runner(parameters, tensors).describe(np.zeros((9, 9), np.uint8))[0].shape == (64, 320)
     with pytest.raises(runtime_network.NetworkError, match="parameters of the network cannot be"):
@@ -309,7 +305,7 @@ def test_the_runtime_names_networks_that_do_not_run(named, shape, operator, reas
     graph = helper.make_graph(nodes, "g", [given], [out])
     content = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
     (tmp_path / "n.onnx").write_bytes(content)
-    parameters = dict(Model.load(named[1]).descriptor_records[0].parameters)
+    parameters = dict(Model.load(named[1]).descriptors[0].parameters)
     parameters |= {"network": f"sha256:{hashlib.sha256(content).hexdigest()}", "layer": "out"}
     with pytest.raises(runtime_network.NetworkError, match=reason):
         runtime_network.Runner(parameters, tmp_path / "n.onnx")

@@ -209,7 +209,7 @@ def test_the_metadata_describe_images_and_tables(tmp_path):
     seen = MADE["two vocabularies"]()
     about, _ = metadata_of(seen, tmp_path)
     assert [one["name"] for one in about["descriptors"]] == ["Patches", "ColorCells"]
-    assert about["descriptors"][0]["parameters"] == seen.descriptor_records[0].parameters
+    assert about["descriptors"][0]["parameters"] == seen.descriptors[0].parameters
     assert about["library"].startswith("bagwise ")
     measured = dataclasses.replace(MADE["measurements"](), word_names=list("abcdef"), calibration={4: 2.5})
     about, _ = metadata_of(measured, tmp_path)

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from bagwise._utils.text import how_many
 from bagwise.app.report import ClassCount, Comparison, ConfusionMatrix, CriterionResult, MergingCurve, WordGroup
 from bagwise.app.report.charts import NARROW, WIDE, comparison_chart, heat_map, level_from, merging_chart, series_style
 from bagwise.app.report.sentences import (
@@ -24,7 +25,7 @@ from bagwise.app.report.sentences import (
     what_errors_mean,
 )
 from bagwise.display.svg import N_LEVELS, bar, linear_axis, log_axis, thinned
-from bagwise.display.texts import percent, plural
+from bagwise.display.texts import percent
 from report_helpers import Page
 
 shares = st.floats(0, 1)
@@ -63,9 +64,9 @@ def test_a_merging_chart_labels_all_errors_inside_its_frame(curve, layout):
     root = ET.fromstring(chart)
     labels = [element.text for element in root.iter("text")]
     for size, error in zip(curve.sizes, curve.errors, strict=True):
-        assert any(text.startswith(f"{plural(size, 'group')}: error {percent(error)}") for text in labels)
+        assert any(text.startswith(f"{how_many(size, 'groups')}: error {percent(error)}") for text in labels)
     for size, error in zip(curve.test_sizes, curve.test_errors, strict=True):
-        own = [text for text in labels if text.startswith(f"{plural(size, 'group')}: ")]
+        own = [text for text in labels if text.startswith(f"{how_many(size, 'groups')}: ")]
         assert any(re.search(f"test (error )?{percent(error)}$", text) for text in own)
     drawn = [element.attrib["class"] for element in root.iter("path")]
     assert drawn.count("curve test") == bool(curve.test_sizes)
@@ -74,7 +75,7 @@ def test_a_merging_chart_labels_all_errors_inside_its_frame(curve, layout):
     assert places.min() >= 0
     assert places.max() <= max(width, height)
     if curve.n_groups is not None:
-        assert any(text.startswith("model") and text.endswith(plural(curve.n_groups, "group")) for text in labels)
+        assert any(text.startswith("model") and text.endswith(how_many(curve.n_groups, "groups")) for text in labels)
 
 
 def test_a_point_stands_where_its_value_is():
@@ -173,7 +174,7 @@ def test_the_best_size_is_the_smallest_with_the_lowest_error():
 def test_sentences_about_a_curve():
     curve = MergingCurve([10, 50, 1000], [0.3, 0.182, 0.176], [0.01, 0.008, 0.008], one_se=50, n_groups=50)
     assert said(about_curve(curve)) == (
-        "The error with 50 groups is within one standard error of the lowest: 18.2 %, against 17.6 % with 1000. "
+        "The error with 50 groups is within one standard error of the lowest: 18.2 %, against 17.6 % with 1,000. "
         "With 10 groups, the smallest size tried, the error is 30.0 %."
     )
     # a 1-SE choice that is not within one standard error is not called so

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bagwise._utils.text import count
 from bagwise.app.report import (
     Baseline,
     ClassCount,
@@ -32,7 +33,7 @@ from bagwise.app.report.clusters import ClusterCard, ClusterSummary, ClusterTerm
 from bagwise.clustering import ClusterNumbers
 from bagwise.display import Tree, TreeRow, thumbnail
 from bagwise.display.svg import DARK, LIGHT, contrast, shades
-from bagwise.display.texts import count, digits_for, fixed, one_line, percent, plain, rounded_to_sum, seconds
+from bagwise.display.texts import digits_for, fixed, one_line, percent, plain, rounded_to_sum, seconds
 from bagwise.errors import BagwiseError
 from report_helpers import Page, digits_report, matrix_of, scores_of
 
@@ -224,11 +225,11 @@ def test_all_words_of_a_group_can_be_opened_in_a_page_of_bounded_size():
     text = Page(html).text
     assert len(html) < 1_000_000
     shown = re.findall(r"<summary>and ([\d,]+) more</summary>", html)
-    assert shown == ["24,988", "9988"]
+    assert shown == ["24,988", "9,988"]
     assert ", ".join(words[12:25_000]) in text
     hidden = 25_000 + 10_000 - 2 * 12 - 30_000
-    assert f"and {hidden} more, which bagwise groups lists" in text
-    assert "and 4978 more, which bagwise groups lists" in text  # nothing is left to open
+    assert f"and {hidden:,} more, which bagwise groups lists" in text
+    assert "and 4,978 more, which bagwise groups lists" in text  # nothing is left to open
     assert all(word in text for word in words[-10:])
 
 
@@ -342,7 +343,7 @@ def test_much_data_stays_small_and_says_what_is_left_out():
     shown = matrix_of(html)
     assert shown.shape == (100, 101)
     assert shown.sum(axis=1).tolist() == [int(matrix[i].sum()) for i in _rows_shown(html)]
-    assert "Shown are the 100 of 1000 classes with the most confusions" in page.text
+    assert "Shown are the 100 of 1,000 classes with the most confusions" in page.text
     assert (
         "200 groups of 10,000 words, the most frequent first; after 60 of them, the others are only listed."
         in page.text

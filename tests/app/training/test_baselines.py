@@ -16,12 +16,12 @@ from bagwise.app.report.sentences import about_model
 from bagwise.app.training.baselines import MAJORITY, baselines_of, measure_baselines
 from bagwise.app.training.method import choose_method, folds_of
 from bagwise.codebooks.normalizing import normalize_rows
-from bagwise.sources import TableCollection
+from bagwise.sources import Collection
 from small_sources import table, write_image_folder
 
 
 def rows_of(X, y):
-    return TableCollection(X, [str(k) for k in range(len(y))], [(name,) for name in y])
+    return Collection.from_matrix(X, [str(k) for k in range(len(y))], [(name,) for name in y])
 
 
 @pytest.fixture(scope="module")
@@ -86,5 +86,5 @@ def test_a_report_begins_with_what_the_model_is_good_for(counted):
     assert page.index("The model tells 3 classes apart") < page.index("<nav")
     tested = fit_report_data(fit, evaluate_model(fit.model, rows_of(np.roll(X, 3, axis=1), y)))
     assert "on 45 test items, against" in "".join(about_model(tested))
-    unlabelled = run_fit(TableCollection(X, [str(k) for k in range(len(y))], [()] * len(y)), FitOptions(n_groups=3))
+    unlabelled = run_fit(Collection.from_matrix(X), FitOptions(n_groups=3))
     assert "learned without classes" in "".join(about_model(fit_report_data(unlabelled)))

@@ -12,7 +12,7 @@ from bagwise import BagwiseError, Model, runtime
 from bagwise.app import fit_model
 from bagwise.app.model.parts import softmax
 from bagwise.app.training.calibration import HeldOutScores, fit_sharpness
-from bagwise.sources import TableCollection
+from bagwise.sources import Collection
 from model_cases import MADE
 
 
@@ -28,7 +28,7 @@ def noisy_table(random, n, n_classes=3):
     codes = random.integers(0, n_classes, n)
     rates = 2 + 1.5 * (np.arange(12) % n_classes == np.arange(n_classes)[:, None])
     labels = [(f"class{code}",) for code in codes]
-    return TableCollection(random.poisson(rates[codes]), [str(k) for k in range(n)], labels), codes
+    return Collection.from_matrix(random.poisson(rates[codes]), [str(k) for k in range(n)], labels), codes
 
 
 @pytest.mark.parametrize("n_classes", [2, 5])

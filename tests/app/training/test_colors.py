@@ -36,7 +36,7 @@ def fit(colored):
 
 def test_colours_are_found(fit, grey):
     assert fit.model.vocabularies == (12, 6)
-    assert [record.name for record in fit.model.descriptor_records] == ["DenseSIFT", "ColorCells"]
+    assert [record.name for record in fit.model.descriptors] == ["DenseSIFT", "ColorCells"]
     assert fit.model.options["descriptor"] == "sift+color"
     assert "12 of 12 images that were looked at have colours" in fit.notes[0]
     plain = run_fit(grey, FitOptions(**SMALL))

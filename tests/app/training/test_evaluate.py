@@ -34,7 +34,7 @@ from bagwise.app.training.method import choose_method
 from bagwise.app.training.references import _components
 from bagwise.errors import OptionError
 from bagwise.retrieval.class_blend import BlendSettings
-from bagwise.sources import TableCollection
+from bagwise.sources import Collection
 from bagwise.sources.items import SkippedItemsWarning
 from changed_files import read_parts, write_parts
 from small_sources import table, write_image_folder, write_records, write_text_folder
@@ -44,7 +44,7 @@ OPTIONS = FitOptions(n_groups=4, folds=2, n_jobs=1)
 
 def rows(X, y, splits=None):
     labels = [() if label is None else (label,) for label in y]
-    return TableCollection(X, [str(i) for i in range(len(y))], labels, splits)
+    return Collection.from_matrix(X, [str(i) for i in range(len(y))], labels, splits)
 
 
 @pytest.fixture(scope="module")

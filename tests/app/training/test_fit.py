@@ -14,7 +14,7 @@ from sklearn.svm import LinearSVC
 from bagwise import BagwiseError, Model, WordMerger, __version__, open_collection, runtime
 from bagwise.app import FitOptions, ItemIndex, count_words, fit_model, fit_report_data, plan_fit, run_fit
 from bagwise.app.training.method import folds_of
-from bagwise.sources import TableCollection
+from bagwise.sources import Collection
 from commands import bagwise
 from model_cases import saved
 from small_sources import (
@@ -32,7 +32,7 @@ TEXTS = {"n_groups": 4, "folds": 2, "n_jobs": 1}
 
 
 def table_of(X, y):
-    return TableCollection(X, [str(i) for i in range(len(y))], [(label,) for label in y])
+    return Collection.from_matrix(X, [str(i) for i in range(len(y))], [(label,) for label in y])
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +192,7 @@ def test_items_without_a_label_are_left_out_and_counted(tmp_path):
 
 def test_several_labels_are_refused():
     X, y = table()
-    rows = TableCollection(X, [str(i) for i in range(len(y))], [("a", "b")] + [("a",)] * (len(y) - 1))
+    rows = Collection.from_matrix(X, [str(i) for i in range(len(y))], [("a", "b")] + [("a",)] * (len(y) - 1))
     with pytest.raises(BagwiseError, match=r"Item '0' has 2 labels \(a, b\)"):
         run_fit(rows, FitOptions())
 
@@ -228,7 +228,7 @@ def test_parts_are_kept_apart(tmp_path):
 def parted(labels, parts):
     X, _ = table(n_each=4)
     ids = [str(i) for i in range(len(labels))]
-    return TableCollection(X[: len(labels)], ids, [() if label is None else (label,) for label in labels], parts)
+    return Collection.from_matrix(X[: len(labels)], ids, [() if label is None else (label,) for label in labels], parts)
 
 
 def test_a_part_test_without_labels_is_noted():

@@ -11,13 +11,14 @@ from PIL import Image
 
 from bagwise import BagwiseError, Model, open_collection
 from bagwise.app import FitOptions, compare_criteria, run_fit
-from bagwise.app.model import Assignment, export_onnx
+from bagwise.app.model import export_onnx
 from bagwise.app.training import choosing
 from bagwise.app.training.baselines import POOLED
+from bagwise.codebooks import LocalizedEncoder
 from bagwise.descriptors.networks import input_size
 from small_sources import write_image_folder
 
-SOFT = Assignment("localized", n_neighbors=10, sharpness=5.0, weighted=True)
+SOFT = LocalizedEncoder(10, 5.0, True)
 SMALL = {"n_words": 30, "folds": 3, "n_jobs": 1}
 
 
@@ -34,7 +35,7 @@ def fit(photographs):
 def test_larger_images_are_described_by_a_network(fit):
     assert fit.model.options["descriptor"] == "network"
     assert fit.model.assignment == (SOFT,)
-    assert [record.name for record in fit.model.descriptor_records] == ["NetworkFeatures"]
+    assert [record.name for record in fit.model.descriptors] == ["NetworkFeatures"]
     assert fit.notes[0] == "Images are described by a network that was trained on ImageNet (descriptor network)."
     np.testing.assert_allclose(np.linalg.norm(fit.model.codebook, axis=1).max(), 1, atol=0.5)
 
@@ -82,7 +83,7 @@ def test_a_graph_goes_from_pixels_to_scores(fit, photographs, pyramid, tmp_path)
 def test_a_file_names_the_network_by_its_hash(fit, tmp_path):
     loaded = Model.load(fit.model.save(tmp_path / "m.bagwise"))
     assert loaded == fit.model
-    assert loaded.descriptor_records[0].parameters["network"].startswith("sha256:")
+    assert loaded.descriptors[0].parameters["network"].startswith("sha256:")
     np.testing.assert_array_equal(loaded.predict(fit.data.collection), fit.model.predict(fit.data.collection))
 
 
@@ -142,7 +143,7 @@ def test_videos_are_described_by_frames(tmp_path):
             write_video(tmp_path / "videos" / name / f"{k}.avi", colour + 5 * k)
     options = {"n_words": 8, "folds": 0, "n_groups": 3, "n_jobs": 1, "descriptor": "network"}
     model = run_fit(tmp_path / "videos", FitOptions(**options, n_frames=2)).model
-    assert model.descriptor_records[0].parameters["n_frames"] == 2
+    assert model.descriptors[0].parameters["n_frames"] == 2
     loaded = Model.load(model.save(tmp_path / "m.bagwise"))
     collection = open_collection(tmp_path / "videos")
     np.testing.assert_array_equal(loaded.predict(collection), collection.labels)

@@ -20,7 +20,7 @@ from bagwise.app.training.item_answers import TopClasses
 from bagwise.app.training.seen import are_training_items, seen_items
 from bagwise.app.training.steering import Steering
 from bagwise.merging.refining import merge_refined
-from bagwise.sources import TableCollection
+from bagwise.sources import Collection
 from small_sources import table, write_image_folder, write_table, write_text_folder
 
 KINDS = {
@@ -207,7 +207,7 @@ def test_the_groups_of_the_fit_have_its_classifier(fit):
 def random_table(labels, seed=0):
     """Counts that say nothing about classes."""
     X = np.random.default_rng(seed).poisson(0.08, (len(labels), 300))
-    return TableCollection(X, [f"row{k}" for k in range(len(X))], [(label,) for label in labels])
+    return Collection.from_matrix(X, [f"row{k}" for k in range(len(X))], [(label,) for label in labels])
 
 
 @pytest.mark.parametrize("criterion", ["classifier", "aib", "csm"])

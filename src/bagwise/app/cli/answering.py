@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +15,7 @@ import typer
 
 from bagwise._io.atomic import open_atomically
 from bagwise._utils.extras import require
-from bagwise._utils.text import how_many
+from bagwise._utils.text import how_many, percent, shortened
 from bagwise.app.cli.options import (
     READ_OPTIONS,
     USE,
@@ -28,8 +28,7 @@ from bagwise.app.cli.options import (
     fit_options,
     source_path,
 )
-from bagwise.app.cli.outputs import CsvWriter, check_outputs, encodable
-from bagwise.app.cli.printing import percent, shortened
+from bagwise.app.cli.outputs import check_outputs, csv_lines, encodable
 from bagwise.app.cli.session import Session
 from bagwise.app.cli.using import load_model, tell_of
 from bagwise.errors import BagwiseError, unknown_name
@@ -63,8 +62,7 @@ def predict(
     query_text: QueryText = None,
     row: Row = None,
     out: Annotated[
-        Path | None,
-        typer.Option(help="File of answers: .csv, .jsonl or .parquet; - for standard output."),
+        Path | None, typer.Option(help="File of answers: .csv, .jsonl or .parquet; - for standard output.")
     ] = None,
     format: Annotated[
         str | None, typer.Option(help="On standard output: table, csv or jsonl. Default: table; csv in a pipe with -.")
@@ -155,8 +153,7 @@ def _answers(
         for batch in found:
             yield [answer._replace(id=named(answer.id)) for answer in batch]
         n_skipped += len(collection.skipped) + len(found.skipped)
-        skipped = (*collection.skipped, *found.skipped)
-        tell_of(session, collection, skipped, len(collection) + len(collection.skipped))
+        tell_of(session, collection, found.skipped)
         n_seen, n_compared = n_seen + found.n_seen, n_compared + found.n_compared
         without += map(named, found.without_words)
     if without:
@@ -204,40 +201,37 @@ def _record(answer: Any) -> dict[str, Any]:
 def _writing(
     kind: str, path: Path | None, names: Sequence[str], session: Session, raw: bool
 ) -> Iterator[Callable[[Any], Any]]:
-    """Yield a function that takes batches of answers, for a file or for standard output; `raw` as in `CsvWriter`."""
+    """Yield a function that takes batches of answers, for a file or for standard output; `raw` as in `csv_lines`."""
     if path is not None:
         with open_atomically(path, private=True) as file:
             if kind == "parquet":
                 with _ParquetRows(file, names) as write:
                     yield write
             else:
-                yield _Lines(kind, names, lambda text: file.write(text.encode("utf-8", "backslashreplace")), raw)
+                yield _Lines(kind, names, file.write, raw)
     elif kind == "table":
         rows: list[list[str]] = []
         yield lambda batch: rows.extend(_shown(answer)[: len(names)] for answer in batch)
         session.table(["item", *(name.replace("_", "-") for name in names[1:])], rows)
     else:
-        yield _Lines(kind, names, lambda text: typer.echo(text.encode("utf-8", "backslashreplace"), nl=False), raw)
+        yield _Lines(kind, names, partial(typer.echo, nl=False), raw)
 
 
 class _Lines:
     """Writes answers as lines of CSV or JSON."""
 
-    def __init__(self, kind: str, names: Sequence[str], write: Callable[[str], Any], raw: bool) -> None:
+    def __init__(self, kind: str, names: Sequence[str], write: Callable[[bytes], Any], raw: bool) -> None:
         self._kind, self._names, self._write, self._raw = kind, names, write, raw
         if kind == "csv":
-            write(",".join(names) + "\n")
+            write(csv_lines([names]))
 
     def __call__(self, batch: list[Any]) -> None:
         if self._kind == "jsonl":
-            self._write("".join(f"{json.dumps(_record(answer))}\n" for answer in batch))
+            self._write("".join(f"{json.dumps(_record(answer))}\n" for answer in batch).encode())
             return
-        text = io.StringIO(newline="")
-        rows = CsvWriter(text, self._raw, lineterminator="\n")
-        for answer in batch:
-            values = answer[: len(self._names)]
-            rows.writerow([f"{value:.9g}" if isinstance(value, float) else value for value in values])
-        self._write(text.getvalue())
+        rows = (answer[: len(self._names)] for answer in batch)
+        told = ([f"{value:.9g}" if isinstance(value, float) else value for value in row] for row in rows)
+        self._write(csv_lines(told, self._raw))
 
 
 class _ParquetRows:

@@ -11,7 +11,8 @@ import typer
 
 from bagwise._io.storage import Url, absolute
 from bagwise._utils.extras import require
-from bagwise._utils.text import agree, how_many
+from bagwise._utils.text import agree, how_many, shortened
+from bagwise.app.cli.learning import say_fit
 from bagwise.app.cli.options import (
     FIT_OPTIONS,
     MAKE,
@@ -36,7 +37,7 @@ from bagwise.app.cli.outputs import (
     write_cluster_labels,
     write_clusters,
 )
-from bagwise.app.cli.printing import command_line, duration, printable, shortened
+from bagwise.app.cli.printing import command_line, printable
 from bagwise.app.cli.session import Session
 from bagwise.app.cli.using import check_map_method, counted, load_model, with_map
 from bagwise.errors import BagwiseError, unknown_name
@@ -60,45 +61,28 @@ def cluster(
         ),
     ],
     items: Annotated[
-        Path | None,
-        typer.Argument(metavar="SOURCE", help="Items to cluster by a model.", parser=source_path, show_default=False),
+        Path | None, typer.Argument(metavar="SOURCE", help="Items to cluster by a model.", parser=source_path)
     ] = None,
     n_clusters: Annotated[
-        int | None,
-        typer.Option(
-            "--clusters", "-c", min=1, help="Number of clusters. Default: the most stable one.", show_default=False
-        ),
+        int | None, typer.Option("--clusters", "-c", min=1, help="Number of clusters. Default: the most stable one.")
     ] = None,
     method: Annotated[str, typer.Option(help="kmeans, spectral, manifold, or auto.")] = "auto",
     min_certainty: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="Leave less certain items out of --out and --labels-out.")
     ] = 0.0,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="CSV file with id, cluster, label, name and certainty.", metavar="FILE", show_default=False),
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="CSV file with id, cluster, label, name and certainty.")] = None,
     labels_out: Annotated[
-        Path | None,
-        typer.Option(
-            help="CSV file with names of clusters as labels, for bagwise fit --labels.",
-            metavar="FILE",
-            show_default=False,
-        ),
+        Path | None, typer.Option(help="CSV file with names of clusters as labels, for bagwise fit --labels.")
     ] = None,
     model_out: Annotated[
         Path | None,
         typer.Option(
             help="Model file, or a folder for it; index and report are beside it. Default: NAME.bagwise with the name "
-            "of the source.",
-            metavar="FILE",
-            show_default=False,
+            "of the source."
         ),
     ] = None,
     assign: Annotated[
-        Path | None,
-        typer.Option(
-            help="Give the items of SOURCE to the clusters of this index.", metavar="INDEX", show_default=False
-        ),
+        Path | None, typer.Option(help="Give the items of SOURCE to the clusters of this index.", metavar="INDEX")
     ] = None,
     page: Report = None,
     no_page: NoPage = False,
@@ -240,9 +224,7 @@ def _cluster_source(
     fit, made = clustered.fit, clustered.index
     session.progress.clear()
     model = fit.model
-    found = how_many(len(made), model.modality)
-    merged = f"{fit.data.n_words:,} words merged into {model.n_groups} groups by {model.hierarchy.criterion}"
-    session.say(f"{found}: {merged}, in {duration(sum(fit.timings.values()))}")
+    say_fit(session, fit, len(made))
     for note in fit.notes:
         session.note(note)
     session.skipped(fit.data.skipped)
@@ -259,7 +241,6 @@ def _cluster_source(
         from bagwise.app.report import write_report
 
         session.wrote(write_report(clustered_report_data(fit, made), outputs.report), "report")
-    session.answer(model=model.info(), notes=list(fit.notes), from_cache=list(fit.cached))
     session.answer(seconds=fit.timings | {"writing": time.perf_counter() - started})
     if outputs.index is not None:
         session.say()

@@ -8,10 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
+from bagwise._utils.text import percent, shortened
 from bagwise.app.cli.answering import AnyModelPath, Groups, check_texts, row_of
 from bagwise.app.cli.options import READ_OPTIONS, USE, Force, Network, Page, Row, command, fit_options, source_path
 from bagwise.app.cli.outputs import check_page
-from bagwise.app.cli.printing import percent, printable, shortened
+from bagwise.app.cli.printing import printable
 from bagwise.app.cli.session import Session
 from bagwise.app.cli.using import load_model
 from bagwise.errors import BagwiseError, unknown_name
@@ -33,12 +34,8 @@ def explain(
         Path | None,
         typer.Argument(metavar="ITEM", help="An item, or a source of items with --item or --row.", parser=source_path),
     ] = None,
-    item: Annotated[
-        str | None, typer.Option("--item", help="Id of an item of the source.", metavar="ID", show_default=False)
-    ] = None,
-    query_text: Annotated[
-        str | None, typer.Option("--query-text", "-t", help="A text.", metavar="TEXT", show_default=False)
-    ] = None,
+    item: Annotated[str | None, typer.Option("--item", help="Id of an item of the source.", metavar="ID")] = None,
+    query_text: Annotated[str | None, typer.Option("--query-text", "-t", help="A text.", metavar="TEXT")] = None,
     row: Row = None,
     class_name: Annotated[
         str | None, typer.Option("--class", help="Explain the score of this class. Default: the predicted one.")
@@ -152,7 +149,7 @@ def _print(session: Session, found: Any, title: str, label: str | None, content:
     elif places:
         best = sorted(places, key=lambda patch: -abs(patch.weight))[:top]
         numbers = [[f"{p.x:.0f}", f"{p.y:.0f}", f"{p.side:.0f}", f"{p.weight:+.4f}"] for p in best]
-        networks = any(record.name == "NetworkFeatures" for record in found.model.descriptor_records)
+        networks = any(one.name == "NetworkFeatures" for one in found.model.descriptors)
         session.table([f"{'region' if networks else 'patch'} at x", "y", "side", shown], numbers)
 
 

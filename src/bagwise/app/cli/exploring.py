@@ -23,10 +23,7 @@ def explore(
         typer.Argument(metavar="SOURCE", help="Items to show. Default: those of the index.", parser=source_path),
     ] = None,
     compare: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="OTHER", help="A second model or index, to compare on the same items.", show_default=False
-        ),
+        Path | None, typer.Option(metavar="OTHER", help="A second model or index, to compare on the same items.")
     ] = None,
     network: Network = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 (default): any free one.")] = 0,

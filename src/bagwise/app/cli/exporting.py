@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from bagwise._utils.memory import readable_size
-from bagwise._utils.text import how_many
+from bagwise._utils.text import how_many, percent
 from bagwise.app.cli.models import compacted, size_of
 from bagwise.app.cli.options import READ_OPTIONS, USE, Force, Network, command, fit_options
 from bagwise.app.cli.outputs import check_outputs
-from bagwise.app.cli.printing import percent, printable
+from bagwise.app.cli.printing import printable
 from bagwise.app.cli.session import Session
 from bagwise.app.cli.using import load_model
 from bagwise.errors import BagwiseError
@@ -24,20 +24,14 @@ __all__ = ["export"]
 def export(
     session: Session,
     model: Annotated[Path, typer.Argument(metavar="MODEL|INDEX", help="Model file; with --atlas, an index.")],
-    onnx: Annotated[
-        Path | None, typer.Option(help="Write an ONNX file: from descriptors or counts to class.", metavar="FILE")
-    ] = None,
+    onnx: Annotated[Path | None, typer.Option(help="Write an ONNX file: from descriptors or counts to class.")] = None,
     atlas: Annotated[
         Path | None,
-        typer.Option(
-            help="Write a Parquet file for Embedding Atlas: items with x, y, label, prediction and text.",
-            metavar="FILE",
-        ),
+        typer.Option(help="Write a Parquet file for Embedding Atlas: items with x, y, label, prediction and text."),
     ] = None,
     texts: Annotated[bool, typer.Option(help="Texts into the file of --atlas.")] = True,
     out: Annotated[
-        Path | None,
-        typer.Option(help="Write a model file. Default with --int8 alone: NAME-int8.bagwise."),
+        Path | None, typer.Option(help="Write a model file. Default with --int8 alone: NAME-int8.bagwise.")
     ] = None,
     cpp: Annotated[
         Path | None, typer.Option(help="Write a folder with a C++ program, its model, and how to build it.")

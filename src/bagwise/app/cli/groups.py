@@ -14,10 +14,10 @@ import typer
 
 from bagwise._io.locks import locked
 from bagwise._utils.json_text import parse_json
-from bagwise._utils.text import how_many, unquote_formula
+from bagwise._utils.text import how_many, shortened, unquote_formula
 from bagwise.app.cli.options import LOOK, Force, ModelPath, Raw, command
-from bagwise.app.cli.outputs import CsvWriter, check_outputs, encodable
-from bagwise.app.cli.printing import printable, shortened
+from bagwise.app.cli.outputs import check_outputs, csv_lines, encodable
+from bagwise.app.cli.printing import printable
 from bagwise.app.cli.session import Session
 from bagwise.app.cli.using import load_model
 from bagwise.errors import BagwiseError, unknown_name
@@ -37,8 +37,7 @@ def groups(
     session: Session,
     model: ModelPath,
     group: Annotated[
-        list[int] | None,
-        typer.Option("--group", min=0, help="List all words of this group; repeatable."),
+        list[int] | None, typer.Option("--group", min=0, help="List all words of this group; repeatable.")
     ] = None,
     sort: Annotated[
         str, typer.Option(help="Order of groups: by-class, size (number of words), weight (for their class), number.")
@@ -53,8 +52,7 @@ def groups(
         ),
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(help="CSV or JSON file with all words of all groups; with --rename, the new model."),
+        Path | None, typer.Option(help="CSV or JSON file with all words of all groups; with --rename, the new model.")
     ] = None,
     raw: Raw = False,
     force: Force = False,
@@ -186,12 +184,7 @@ def _write(path: Path, found: Sequence[Any], raw: bool) -> None:
     if path.suffix.lower() == ".json":
         write_atomically(path, json.dumps([_as_dict(one) for one in found], indent=1).encode())
         return
-    text = io.StringIO(newline="")
-    writer = CsvWriter(text, raw)
-    writer.writerow(_COLUMNS)
-    for row in _rows(found):
-        writer.writerow("" if value is None else value for value in row)
-    write_atomically(path, text.getvalue().encode("utf-8", "backslashreplace"))
+    write_atomically(path, csv_lines([_COLUMNS, *_rows(found)], raw))
 
 
 def _check_no_index(path: Path, out: Path | None) -> None:

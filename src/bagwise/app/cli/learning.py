@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from bagwise._utils.extras import require
-from bagwise._utils.text import how_many
+from bagwise._utils.text import duration, how_many, percent
 from bagwise.app.cli.options import (
     FIT_OPTIONS,
     LOOK,
@@ -36,14 +36,14 @@ from bagwise.app.cli.outputs import (
     output_file,
     prepare_folder,
 )
-from bagwise.app.cli.printing import command_line, duration, percent, printable
+from bagwise.app.cli.printing import command_line, printable
 from bagwise.app.cli.session import Session
 from bagwise.app.cli.using import check_map_method, with_map
 from bagwise.app.declaring import OUTPUT
 from bagwise.descriptors.registry import split_names
 from bagwise.errors import BagwiseError, unknown_name
 
-__all__ = ["compare", "demo", "fit", "run_fit"]
+__all__ = ["compare", "demo", "fit", "run_fit", "say_fit"]
 
 _MOST_COLUMNS = 6  # of a table of methods; more are its rows
 
@@ -257,7 +257,7 @@ def run_fit(
         require("jinja2", "app", "Writing reports (--page, --markdown)")
     fitted = fit(source, options, progress=session.progress, client=client)
     if embed_network:
-        if any(record.name == "NetworkFeatures" for record in fitted.model.descriptor_records):
+        if any(one.name == "NetworkFeatures" for one in fitted.model.descriptors):
             fitted = dataclasses.replace(fitted, model=fitted.model.embed_network())
         else:
             session.note("The model has no network to embed.")
@@ -267,7 +267,8 @@ def run_fit(
         evaluation = evaluate_model(fitted.model, fitted.test, **how, **options.to_dict())
         fitted.timings["evaluation"] = time.perf_counter() - started
     session.progress.clear()
-    _print_fit(session, fitted, evaluation)
+    say_fit(session, fitted, len(fitted.data.collection))
+    _print_errors(session, fitted, evaluation)
     started = time.perf_counter()
     about = None if evaluation is None else evaluation.about_seen(fitted.model, " of the split test")
     for note in (*fitted.notes, *([] if about is None else [about])):
@@ -307,16 +308,22 @@ def run_fit(
     session.answer(seconds=fitted.timings | {"writing": time.perf_counter() - started})
 
 
-def _print_fit(session: Session, fitted: Any, evaluation: Any) -> None:
-    model, path = fitted.model, fitted.model.path
-    found = how_many(len(fitted.data.collection), model.modality)
+def say_fit(session: Session, fitted: Any, n_items: int) -> None:
+    """Print what was learned from how many items, and how long it took."""
+    model = fitted.model
+    found = how_many(n_items, model.modality)
     classes = f" of {how_many(len(model.classes), 'classes')}" if model.classes else ""
     words, groups = how_many(fitted.data.n_words, "words"), how_many(model.n_groups, "groups")
     merged = f"{words} merged into {groups} by {model.hierarchy.criterion}"
     session.say(f"{found}{classes}: {merged}, in {duration(sum(fitted.timings.values()))}")
     if fitted.cached:
         session.say(f"From the cache: {', '.join(fitted.cached)}")
-    session.answer(model=model.info(), notes=list(fitted.notes), seconds=fitted.timings, from_cache=list(fitted.cached))
+    session.answer(model=model.info(), notes=list(fitted.notes), from_cache=list(fitted.cached))
+
+
+def _print_errors(session: Session, fitted: Any, evaluation: Any) -> None:
+    """Print the errors at each number of groups."""
+    model, path = fitted.model, fitted.model.path
     heads, columns_of = ["groups"], []
     if path is not None:
         heads += [f"error, {path.protocol}"]

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from bagwise._io.storage import Url
-from bagwise._utils.text import how_many
+from bagwise._utils.text import how_many, shortened
 from bagwise.app.cli.options import (
     OTHERS,
     READ_OPTIONS,
@@ -22,8 +22,9 @@ from bagwise.app.cli.options import (
     source_path,
 )
 from bagwise.app.cli.outputs import check_outputs
-from bagwise.app.cli.printing import printable, shortened
+from bagwise.app.cli.printing import printable
 from bagwise.app.cli.session import Session
+from bagwise.app.cli.using import tell_of
 
 __all__ = ["list"]
 
@@ -58,10 +59,7 @@ def list(
     with connected(scheduler, workers) as client:
         executor = None if client is None else executor_of(client, session.progress)
         collection = open_source(source, fit_options(options), executor)
-    session.progress.clear()
-    for note in collection.notes:
-        session.note(note)
-    session.skipped(collection.skipped, len(collection) + len(collection.skipped))
+    tell_of(session, collection)
     by_class = Counter(collection.label_sets)
     splits = sorted({split for split in collection.splits if split is not None})
     counts = Counter(zip(collection.label_sets, collection.splits, strict=True))

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from bagwise._utils.memory import readable_size
-from bagwise._utils.text import agree, how_many, ranges
+from bagwise._utils.text import agree, duration, how_many, percent, ranges
 from bagwise.app.cli.options import LOOK, OTHERS, Force, ModelPath, command
 from bagwise.app.cli.outputs import check_outputs, output_file
-from bagwise.app.cli.printing import duration, percent, printable
+from bagwise.app.cli.printing import printable
 from bagwise.app.cli.session import Session
 from bagwise.app.cli.using import load_model
 from bagwise.app.cli.verifying import describe_cache, describe_file, is_other_file, verify_file
@@ -26,9 +26,7 @@ _MOST_CLASSES = 8
 @command(LOOK)
 def info(
     session: Session,
-    path: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="A model, an index, or another file of the library.")
-    ] = None,
+    path: Annotated[Path | None, typer.Argument(help="A model, an index, or another file of the library.")] = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Read the whole file and check every number and checksum.")
     ] = False,
@@ -133,7 +131,7 @@ def compacted(session: Session, model: Any, items: Any = None) -> Any:
     if small.word_hashes is None:
         what = "Compact"
     if small.word_hashes is not None and small.word_weights is not None:
-        what += f", weights are rounded by at most {100 * lost['weight_error']:.1f} %"
+        what += f", weights are rounded by at most {percent(lost['weight_error'])}"
     if items is not None and model.modality == "texts" and small.heads:
         n_changed = int((small.predict(items) != model.predict(items)).sum())
         lost = {**lost, "n_items": len(items), "n_changed": n_changed}
@@ -172,8 +170,8 @@ def _print_model(session: Session, model: Any) -> None:
     lines.append(("made", made_by))
     groups = how_many(model.n_groups, "groups")
     lines.append(("words", f"{model.hierarchy.n_words:,} merged into {groups} by {model.hierarchy.criterion}"))
-    for record in model.descriptor_records:
-        lines.append(("descriptor", f"{record.name}({', '.join(f'{k}={v}' for k, v in record.parameters.items())})"))
+    for one in model.descriptors:
+        lines.append(("descriptor", f"{one.name}({', '.join(f'{k}={v}' for k, v in one.parameters.items())})"))
     if model.modality == "texts" and model.tokenizer.get("analyzer", "word") == "word":
         pattern = model.tokenizer.get("token_pattern", PATTERN)
         lines.append(("tokens", f"{pattern} (found in time proportional to the length of a text)"))

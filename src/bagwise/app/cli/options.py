@@ -94,9 +94,10 @@ Options = Mapping[str, tuple[Any, Any]]
 
 
 def _option(kind: Any, panel: str | None, help: str, *names: str, metavar: str | None = None) -> tuple[Any, Any]:
-    """Return the type and default of an option: switches are off, others None."""
+    """Return the type and default of an option: switches are off, if they have one name; others None."""
     option = typer.Option(*names, help=help, rich_help_panel=panel, metavar=metavar, show_default=False)
-    return (Annotated[bool, option], False) if kind is bool else (Annotated[kind | None, option], None)
+    off = kind is bool and not any("/" in name for name in names)
+    return (Annotated[bool, option], False) if off else (Annotated[kind | None, option], None)
 
 
 def table_options(table: type[FitOptions], *, common: bool = True) -> dict[str, tuple[Any, Any]]:

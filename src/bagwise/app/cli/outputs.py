@@ -15,7 +15,7 @@ from bagwise._utils.extras import require
 from bagwise._utils.text import quote_formula
 from bagwise.errors import BagwiseError
 
-__all__ = ["CsvWriter", "FitOutputs", "check_feature_file", "check_outputs", "check_page", "encodable"]
+__all__ = ["FitOutputs", "check_feature_file", "check_outputs", "check_page", "csv_lines", "encodable"]
 __all__ += ["name_of_source", "output_file", "prepare_folder", "write_cluster_labels", "write_clusters"]
 __all__ += ["write_features"]
 
@@ -111,16 +111,16 @@ def check_feature_file(path: Any, given: str) -> None:
     require("pyarrow", "app", "Writing Parquet files")
 
 
-class CsvWriter:
-    """Writes rows of CSV in which no text is a formula for programs for tables, unless `raw`; see `quote_formula`."""
+def csv_lines(rows: Iterable[Iterable[Any]], raw: bool = False) -> bytes:
+    """Return rows as CSV in which no text is a formula for programs for tables, unless `raw`; see `quote_formula`.
 
-    def __init__(self, file: Any, raw: bool = False, **options: Any) -> None:
-        self._writer, self._raw = csv.writer(file, **options), raw
-
-    def writerow(self, row: Iterable[Any]) -> None:
-        """Write one row."""
-        cells = row if self._raw else (quote_formula(cell) if isinstance(cell, str) else cell for cell in row)
-        self._writer.writerow(cells)
+    Cells that are None are empty.
+    """
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    for row in rows:
+        writer.writerow(quote_formula(cell) if isinstance(cell, str) and not raw else cell for cell in row)
+    return text.getvalue().encode("utf-8", "backslashreplace")
 
 
 def write_features(path: Path, features: Any, collection: Any, names: Sequence[str], raw: bool = False) -> None:
@@ -128,7 +128,7 @@ def write_features(path: Path, features: Any, collection: Any, names: Sequence[s
 
     The ending of the path, ``.npz`` or ``.csv``, gives the format; Parquet is written while items are read, see
     `bagwise.app.model.write_features`. ``.npz`` keeps sparse features sparse.
-    `raw` is for CSV, see `CsvWriter`.
+    `raw` is for CSV, see `csv_lines`.
     """
     from bagwise.app.model.feature_sets import unique_names
 
@@ -140,29 +140,30 @@ def write_features(path: Path, features: Any, collection: Any, names: Sequence[s
 
 
 def _write_npz(path: Path, features: Any, collection: Any, names: list[str]) -> None:
-    from bagwise._io.tables import write_npz
+    from bagwise.app.model.feature_sets import single_labels
+    from bagwise.datasets.writing import write_npz
 
-    labels = [_label(item) for item in collection] if any(item.labels for item in collection) else None
+    labels = single_labels(collection) if collection.classes else None
     splits = [split or "" for split in collection.splits] if any(collection.splits) else None
-    write_npz(path, features, ids=list(collection.ids), feature_names=names, labels=labels, splits=splits)
+    write_npz(path, features, ids=collection.ids, feature_names=names, labels=labels, splits=splits)
 
 
 def _write_csv(path: Path, features: Any, collection: Any, names: list[str], raw: bool = False) -> None:
     others = _other_columns(collection)
     with open_atomically(path) as file:
-        text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
-        writer = CsvWriter(text, raw)
-        writer.writerow([*others, *names])
+        file.write(csv_lines([[*others, *names]], raw))
         for start in range(0, len(collection), _CSV_ROWS):
-            rows = _dense(features[start : start + _CSV_ROWS]).tolist()
-            for k, row in enumerate(rows):
-                writer.writerow([*(values[start + k] for values in others.values()), *(f"{x:.9g}" for x in row)])
-        text.detach()
+            some = slice(start, start + _CSV_ROWS)
+            about = zip(*(values[some] for values in others.values()), strict=True)
+            numbers = ([f"{x:.9g}" for x in row] for row in _dense(features[some]).tolist())
+            file.write(csv_lines(([*first, *row] for first, row in zip(about, numbers, strict=True)), raw))
 
 
 def _other_columns(collection: Any) -> dict[str, list[str]]:
     """Return ids, labels and splits, with bytes that are not UTF-8 escaped."""
-    columns = {"id": list(collection.ids), "label": [_label(item) for item in collection]}
+    from bagwise.app.model.feature_sets import single_labels
+
+    columns = {"id": collection.ids, "label": single_labels(collection)}
     if any(split is not None for split in collection.splits):
         columns["split"] = [split or "" for split in collection.splits]
     return {name: list(map(encodable, values)) for name, values in columns.items()}
@@ -171,12 +172,6 @@ def _other_columns(collection: Any) -> dict[str, list[str]]:
 def encodable(text: str) -> str:
     """Escape bytes of names that are not UTF-8."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-def _label(item: Any) -> str:
-    if len(item.labels) > 1:
-        raise BagwiseError(f"Feature files have one label per item, but item {item.id!r} has {len(item.labels)}.")
-    return item.labels[0] if item.labels else ""
 
 
 def _dense(rows: Any) -> Any:
@@ -192,7 +187,7 @@ _WRITERS: dict[str, Callable[[Path, Any, Any, list[str]], None]] = {
 def write_clusters(path: Path, clusters: Any, ids: Sequence[str], labels: Any, chosen: Any, raw: bool = False) -> None:
     """Write a CSV file with id, cluster, label, name of the cluster and certainty of chosen items.
 
-    `chosen` are numbers of items; `labels` their labels, None for none; `raw` as in `CsvWriter`.
+    `chosen` are numbers of items; `labels` their labels, None for none; `raw` as in `csv_lines`.
     """
     rows = (
         [
@@ -204,22 +199,13 @@ def write_clusters(path: Path, clusters: Any, ids: Sequence[str], labels: Any, c
         ]
         for i in chosen
     )
-    _write_rows(path, ["id", "cluster", "label", "name", "certainty"], rows, raw)
+    write_atomically(path, csv_lines([["id", "cluster", "label", "name", "certainty"], *rows], raw))
 
 
 def write_cluster_labels(path: Path, clusters: Any, ids: Sequence[str], chosen: Any, raw: bool = False) -> None:
     """Write the names of the clusters of chosen items as labels, in the form that ``--labels`` takes."""
     rows = ([ids[i], clusters.name(int(clusters.labels[i]))] for i in chosen)
-    _write_rows(path, ["filename", "label"], rows, raw)
-
-
-def _write_rows(path: Path, heads: list[str], rows: Iterable[list[Any]], raw: bool) -> None:
-    text = io.StringIO(newline="")
-    writer = CsvWriter(text, raw)
-    writer.writerow(heads)
-    for row in rows:
-        writer.writerow(row)
-    write_atomically(path, text.getvalue().encode("utf-8", "backslashreplace"))
+    write_atomically(path, csv_lines([["filename", "label"], *rows], raw))
 
 
 def prepare_folder(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Terminal output: escaped names, tables, percentages, durations, and a progress bar."""
+"""Terminal output: escaped names, tables and a progress bar."""
 
 from __future__ import annotations
 
@@ -21,13 +21,10 @@ from bagwise.errors import BagwiseError, OptionError
 __all__ = [
     "ProgressBar",
     "command_line",
-    "duration",
     "make_table",
     "message_of",
-    "percent",
     "plain_lines",
     "printable",
-    "shortened",
 ]
 
 _NUMBER = re.compile(r"[-+<>]?[\d,]*\.?\d*( %)?( ± \d+\.?\d*)?")
@@ -88,41 +85,6 @@ def plain_lines(table: Any) -> list[str]:
     console = Console(file=file, width=1_000_000, color_system=None, legacy_windows=False)
     console.print(table, width=console.measure(table).maximum)
     return [line.rstrip() for line in file.getvalue().splitlines()]
-
-
-def percent(fraction: float) -> str:
-    """Format a fraction as a percentage; only 0 and 1 themselves round to 0 and 100.
-
-    >>> percent(0.1834), percent(0.99997)
-    ('18.3 %', '>99.9 %')
-    """
-    if 0 < fraction < 0.0005:
-        return "<0.1 %"
-    return ">99.9 %" if 0.9995 <= fraction < 1 else f"{100 * fraction:.1f} %"
-
-
-def duration(seconds: float) -> str:
-    """Format a time with about two digits.
-
-    >>> duration(3.2), duration(75), duration(5000)
-    ('3.2 s', '75 s', '1.4 h')
-    """
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    if seconds < 3600:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h"
-
-
-def shortened(text: str, width: int) -> str:
-    """Truncate a text to `width` characters.
-
-    >>> shortened("abcdef", 4)
-    'abc…'
-    """
-    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 class ProgressBar:

@@ -13,7 +13,7 @@ import typer
 
 from bagwise._io.atomic import check_writable
 from bagwise._io.storage import Url, absolute
-from bagwise._utils.text import how_many
+from bagwise._utils.text import how_many, shortened
 from bagwise.app.cli.answering import row_of
 from bagwise.app.cli.options import (
     MAKE,
@@ -32,7 +32,7 @@ from bagwise.app.cli.options import (
     source_path,
 )
 from bagwise.app.cli.outputs import check_outputs, check_page, name_of_source, output_file
-from bagwise.app.cli.printing import printable, shortened
+from bagwise.app.cli.printing import printable
 from bagwise.app.cli.session import Session
 from bagwise.app.cli.using import check_map_method, counted, load_model, tell_of, with_map
 from bagwise.errors import BagwiseError, unknown_name
@@ -53,13 +53,12 @@ def index(
     source: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[SOURCE]", help="Folder, archive, file of records, or table; not for changes.", parser=source_path
+            metavar="SOURCE", help="Folder, archive, file of records, or table; not for changes.", parser=source_path
         ),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE",
             help="File of the index. Default: NAME.index; with changes, the index itself.",
         ),
     ] = None,
@@ -71,8 +70,7 @@ def index(
         ),
     ] = None,
     metric: Annotated[
-        str | None,
-        typer.Option(help="With words or groups: hellinger, chi2, intersection, euclidean or inner."),
+        str | None, typer.Option(help="With words or groups: hellinger, chi2, intersection, euclidean or inner.")
     ] = None,
     map_method: Annotated[
         str | None,
@@ -167,7 +165,7 @@ def _built_by_workers(
 
     with connected(*cluster) as client:
         collection = open_items(model, source, options, executor_of(client, session.progress))
-        tell_of(session, collection, collection.skipped, len(collection) + len(collection.skipped))
+        tell_of(session, collection)
         how: dict[str, Any] = {"client": client, "progress": session.progress, **options.to_dict()}
         made = build_index(model, collection, target, by=by, metric=metric, **how)
     session.progress.clear()
@@ -316,9 +314,7 @@ def search(
     query: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="QUERY",
-            help="Image, text or table; each item of a folder or table is a query.",
-            parser=source_path,
+            metavar="QUERY", help="Image, text or table; each item of a folder or table is a query.", parser=source_path
         ),
     ] = None,
     query_text: QueryText = None,
@@ -331,8 +327,7 @@ def search(
     page: Page = None,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     source: Annotated[
-        Path | None,
-        typer.Option(help="Location of the items, for the page, if they were moved.", parser=source_path),
+        Path | None, typer.Option(help="Location of the items, for the page, if they were moved.", parser=source_path)
     ] = None,
     keep_query: Annotated[
         bool, typer.Option("--keep-query", help="Show the query, too, where it is in the index itself.")

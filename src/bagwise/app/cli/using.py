@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from bagwise._io.storage import Url
-from bagwise._utils.text import agree, how_many
+from bagwise._utils.text import agree, how_many, percent, shortened
 from bagwise.app.cli.options import (
     PARTED_OPTIONS,
     USE,
@@ -31,7 +31,7 @@ from bagwise.app.cli.outputs import (
     name_of_source,
     write_features,
 )
-from bagwise.app.cli.printing import percent, printable, shortened
+from bagwise.app.cli.printing import printable
 from bagwise.app.cli.session import Session
 from bagwise.errors import BagwiseError, unknown_name
 
@@ -48,8 +48,7 @@ def transform(
     model: ModelPlace,
     source: SourcePath,
     out: Annotated[
-        str,
-        typer.Option(help="Feature file: .npz, .csv or .parquet; or a folder/ of parts. Parquet: also a URL."),
+        str, typer.Option(help="Feature file: .npz, .csv or .parquet; or a folder/ of parts. Parquet: also a URL.")
     ],
     histograms: Annotated[
         bool, typer.Option("--histograms", help="Parquet: sparse histograms of all words, not features of groups.")
@@ -104,13 +103,12 @@ def _write_parquet(
 
     executor = None if client is None else executor_of(client, session.progress)
     collection = open_items(model, source, options, executor)
-    given = {name: getattr(options, name) for name in ("on_error", "n_jobs", "cache")}
+    given: dict[str, Any] = {"n_jobs": options.n_jobs, "cache": options.cache, "on_error": options.on_error or "skip"}
     if options.partition is not None:
         given["rows_per_part"] = options.partition
     given |= dict(zip(("histograms", "force"), how, strict=True))
     written = write_while_reading(model, collection, out, **given, client=client, progress=session.progress)
-    skipped = (*collection.skipped, *written.skipped)
-    tell_of(session, collection, skipped, len(collection) + len(collection.skipped))
+    tell_of(session, collection, written.skipped)
     return written
 
 
@@ -196,8 +194,7 @@ def counted(session: Session, model: Any, source: Any, options: Any, client: Any
     executor = None if client is None else executor_of(client, session.progress)
     collection = open_items(model, source, options, executor)
     found = count_words(model, collection, options, progress=session.progress, client=client)
-    skipped = (*collection.skipped, *found.skipped)
-    tell_of(session, collection, skipped, len(collection) + len(collection.skipped))
+    tell_of(session, collection, found.skipped)
     if found.skipped:
         collection = collection[found.kept]
     session.progress.clear()
@@ -219,11 +216,16 @@ def with_map(session: Session, index: Any, method: str) -> Any:
     return made
 
 
-def tell_of(session: Session, collection: Any, skipped: Any, n_items: int) -> None:
-    """Print what is to be said about items that were read, and tell of those that could not be."""
+def tell_of(session: Session, collection: Any, skipped: Any = (), n_items: int | None = None) -> None:
+    """Print what is to be said about a source: its notes, and items that could not be listed or, `skipped`, be read.
+
+    `n_items` is the number of all items, if the collection has only those that could be read.
+    """
     session.progress.clear()
     for note in collection.notes:
         session.note(note)
+    if n_items is None:
+        skipped, n_items = (*collection.skipped, *skipped), len(collection) + len(collection.skipped)
     session.skipped(skipped, n_items)
 
 

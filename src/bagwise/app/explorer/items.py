@@ -71,7 +71,7 @@ class Items:
         number = {name: k for k, name in enumerate(index.model.classes)}
         self.codes = np.array([-1 if name is None else number.get(name, -1) for name in index.labels], np.int64)
         if collection is not None:  # items of several classes have none
-            self.codes[[len(labels) != 1 for labels in collection.label_sets]] = -1
+            self.codes = collection.codes_in(index.model.classes)
         self.collection, self._samples = collection, samples
         self._content = IndexedItems(index, collection=collection)
         path = self._content.path
@@ -145,7 +145,7 @@ class Items:
         some = [found[self.ids[k]] for k in chosen.tolist() if self.ids[k] in found]
         if not self.has_samples or not some:
             return None, {}
-        collection = Collection(some, model.modality, self.place)
+        collection = Collection.of(some, model.modality, self.place)
         counted = count_words(model, collection, FitOptions(on_error="skip"), n_samples=len(some))
         return (collection[counted.kept] if counted.skipped else collection), counted.samples
 

@@ -149,8 +149,8 @@ def workspace_of(
     --------
     >>> import numpy as np
     >>> from bagwise import fit_model
-    >>> from bagwise.sources import TableCollection
-    >>> rows = TableCollection(np.array([[4, 1, 0], [1, 0, 5]] * 3), list("abcdef"), [("cat",), ("dog",)] * 3)
+    >>> from bagwise.sources import Collection
+    >>> rows = Collection.from_matrix(np.array([[4, 1, 0], [1, 0, 5]] * 3), list("abcdef"), [("cat",), ("dog",)] * 3)
     >>> space = workspace_of(fit_model(rows, n_groups=2, folds=3))
     >>> len(space.items), space.cut().error
     (6, 0.0)

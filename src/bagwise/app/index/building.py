@@ -33,7 +33,6 @@ from bagwise.retrieval.bag_index import BagIndex
 from bagwise.retrieval.class_blend import ClassBlend
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import NothingReadError, SkippedItemsWarning
-from bagwise.sources.tables import TableCollection
 
 if TYPE_CHECKING:
     from bagwise.app.training.evaluate import Evaluation
@@ -86,9 +85,10 @@ def build_index(
     Examples
     --------
     >>> import tempfile
-    >>> from bagwise.sources import TableCollection
+    >>> from bagwise.sources import Collection
     >>> from bagwise.app import build_index, fit_model
-    >>> rows = TableCollection(np.array([[4, 1, 0], [1, 0, 5], [0, 1, 6]]), list("abc"), [("x",), ("y",), ("y",)])
+    >>> X = np.array([[4, 1, 0], [1, 0, 5], [0, 1, 6]])
+    >>> rows = Collection.from_matrix(X, list("abc"), [("x",), ("y",), ("y",)])
     >>> model = fit_model(rows, n_groups=2, folds=0)
     >>> index = build_index(model, rows, tempfile.mkdtemp() + "/rows.index", partition=2)
     >>> index.ids, index.search([[0, 1, 6]], k=1)[0][0].id
@@ -168,7 +168,7 @@ def _build(by: str, metric: str | None, keep: Any, model: Model, part: Part, nam
     if not ids:
         return keep([])
     ((matrix, _),) = part.content
-    collection = TableCollection(matrix, ids, [() if label is None else (label,) for label in labels])
+    collection = Collection.from_matrix(matrix, ids, [() if label is None else (label,) for label in labels])
     index: Any = ItemIndex.build(model, collection, matrix, by=by, metric=metric)
     return keep([replace(index, model=None)])
 

@@ -162,10 +162,10 @@ def measure_clusters(index: ItemIndex, data: ClusterData | None = None) -> Clust
 
     Examples
     --------
-    >>> from bagwise.sources import TableCollection
+    >>> from bagwise.sources import Collection
     >>> from bagwise.app import ItemIndex, fit_model
     >>> counts = np.array([[9, 1, 0], [8, 2, 0], [0, 1, 9], [0, 2, 8]] * 5)
-    >>> rows = TableCollection(counts, [str(k) for k in range(20)], [()] * 20)
+    >>> rows = Collection.from_matrix(counts, [str(k) for k in range(20)], [()] * 20)
     >>> index = ItemIndex.build(fit_model(rows, n_groups=3), rows, counts).with_clusters(2)
     >>> measure_clusters(index).error
     0.0

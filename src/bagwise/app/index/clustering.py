@@ -66,10 +66,10 @@ def cluster_source(
 
     Examples
     --------
-    >>> from bagwise.sources import TableCollection
+    >>> from bagwise.sources import Collection
     >>> from bagwise.app import FitOptions, cluster_source
     >>> counts = np.array([[4, 1, 0, 0], [5, 2, 0, 1], [1, 0, 5, 2], [0, 0, 4, 3]])
-    >>> rows = TableCollection(counts, list("abcd"), [()] * 4, feature_names=["bean", "pea", "nut", "bolt"])
+    >>> rows = Collection.from_matrix(counts, list("abcd"), [()] * 4, feature_names=["bean", "pea", "nut", "bolt"])
     >>> index = cluster_source(rows, FitOptions(n_groups=3), 2).index
     >>> [(cluster.size, cluster.terms[0].name) for cluster in index.clusters.describe(index.model)]
     [(2, 'bean'), (2, 'nut')]
@@ -131,9 +131,9 @@ def cluster_data(index: ItemIndex, histograms: Any = None) -> ClusterData:
 
     Examples
     --------
-    >>> from bagwise.sources import TableCollection
+    >>> from bagwise.sources import Collection
     >>> from bagwise.app import fit_model
-    >>> rows = TableCollection(np.array([[4, 0, 0], [0, 0, 9]]), list("ab"), [()] * 2)
+    >>> rows = Collection.from_matrix(np.array([[4, 0, 0], [0, 0, 9]]), list("ab"), [()] * 2)
     >>> index = ItemIndex.build(fit_model(rows, n_groups=3).result.model, rows, rows.X)
     >>> cluster_data(index).features.tolist()
     [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]

@@ -23,7 +23,6 @@ from bagwise.retrieval.bag_index import BagIndex
 from bagwise.retrieval.class_blend import ClassBlend
 from bagwise.retrieval.group_blend import GroupBlend
 from bagwise.sources.collection import Collection
-from bagwise.sources.row_lists import RowIds
 
 __all__ = [
     "change_index",
@@ -69,15 +68,15 @@ def change_index(
     Examples
     --------
     >>> import tempfile
-    >>> from bagwise.sources import TableCollection
+    >>> from bagwise.sources import Collection
     >>> from bagwise.app import ItemIndex, change_index, fit_model
-    >>> rows = TableCollection(np.array([[4, 1, 0], [1, 0, 5]]), ["a", "b"], [("cat",), ("dog",)])
+    >>> rows = Collection.from_matrix(np.array([[4, 1, 0], [1, 0, 5]]), ["a", "b"], [("cat",), ("dog",)])
     >>> model = fit_model(rows, n_groups=2, folds=0)
     >>> path = ItemIndex.build(model, rows, model.histograms(rows)).save(tempfile.mkdtemp() + "/animals.index")
     >>> change_index(path, lambda index: index.remove(["a"])).ids
     ('b',)
     """
-    with locked(path, required=True, waiting=waiting):
+    with locked(path, waiting=waiting):
         changed = change(ItemIndex.load(path, trust_pattern=trust_pattern))
         changed.save(path)
     return changed
@@ -122,7 +121,7 @@ def known_ids(index: ItemIndex, ids: Sequence[str], replaced: bool = False) -> l
     known = [id for id in ids if id in there]
     if known and not replaced:
         numbered = ""
-        if isinstance(ids, RowIds):
+        if all(id == str(number) for number, id in enumerate(ids)):
             numbered = f" They are numbers of rows; if these are others, choose a column of ids by {argument('id')}."
         raise BagwiseError(
             f"{len(known):,} of {len(ids):,} items are in the index already: {_named(known)}. Use "

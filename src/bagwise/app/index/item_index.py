@@ -13,7 +13,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bagwise._io.locks import locked
 from bagwise._io.storage import absolute
 from bagwise._utils.checks import check_integer
 from bagwise._utils.matrices import first_not_finite
@@ -103,9 +102,9 @@ class ItemIndex:
 
     Examples
     --------
-    >>> from bagwise.sources import TableCollection
+    >>> from bagwise.sources import Collection
     >>> from bagwise.app import ItemIndex, fit_model
-    >>> rows = TableCollection(np.array([[4, 1, 0], [1, 0, 5]]), ["a", "b"], [("cat",), ("dog",)])
+    >>> rows = Collection.from_matrix(np.array([[4, 1, 0], [1, 0, 5]]), ["a", "b"], [("cat",), ("dog",)])
     >>> model = fit_model(rows, n_groups=2, folds=0)
     >>> ItemIndex.build(model, rows, model.histograms(rows)).search([[9.0, 1.0, 0.0]], k=1)[0][0].label
     'cat'
@@ -319,9 +318,9 @@ class ItemIndex:
 
         Examples
         --------
-        >>> from bagwise.sources import TableCollection
+        >>> from bagwise.sources import Collection
         >>> from bagwise.app import ItemIndex, fit_model
-        >>> rows = TableCollection(np.array([[4, 1, 0], [1, 0, 5]]), ["a", "b"], [("cat",), ("dog",)])
+        >>> rows = Collection.from_matrix(np.array([[4, 1, 0], [1, 0, 5]]), ["a", "b"], [("cat",), ("dog",)])
         >>> model = fit_model(rows, n_groups=2, folds=0)
         >>> index = ItemIndex.build(model, rows, model.histograms(rows), by="words")
         >>> [(one.number, round(one.contribution, 3)) for one in index.shared([[9.0, 1.0, 0.0]], [0])[0]]
@@ -413,12 +412,12 @@ class ItemIndex:
 
         Examples
         --------
-        >>> from bagwise.sources import TableCollection
+        >>> from bagwise.sources import Collection
         >>> from bagwise.app import ItemIndex, fit_model
-        >>> rows = TableCollection(np.array([[4, 1, 0], [1, 0, 5]]), ["a", "b"], [("cat",), ("dog",)])
+        >>> rows = Collection.from_matrix(np.array([[4, 1, 0], [1, 0, 5]]), ["a", "b"], [("cat",), ("dog",)])
         >>> model = fit_model(rows, n_groups=2, folds=0)
         >>> index = ItemIndex.build(model, rows, model.histograms(rows))
-        >>> more = TableCollection(np.array([[9, 2, 0]]), ["c"], [("cat",)])
+        >>> more = Collection.from_matrix(np.array([[9, 2, 0]]), ["c"], [("cat",)])
         >>> index.add(more, model.histograms(more)).remove(["b"]).ids
         ('a', 'c')
         """
@@ -501,9 +500,9 @@ class ItemIndex:
 
         Examples
         --------
-        >>> from bagwise.sources import TableCollection
+        >>> from bagwise.sources import Collection
         >>> from bagwise.app import ItemIndex, fit_model
-        >>> rows = TableCollection(np.array([[4, 1, 0], [5, 2, 0], [1, 0, 5], [0, 0, 4]]), list("abcd"), [()] * 4)
+        >>> rows = Collection.from_matrix(np.array([[4, 1, 0], [5, 2, 0], [1, 0, 5], [0, 0, 4]]), list("abcd"))
         >>> index = ItemIndex.build(fit_model(rows, n_groups=3).result.model, rows, rows.X).with_clusters(2)
         >>> index.clusters.labels.tolist(), index.clusters.sizes.tolist()
         ([0, 0, 1, 1], [2, 2])
@@ -539,10 +538,10 @@ class ItemIndex:
 
         Examples
         --------
-        >>> from bagwise.sources import TableCollection
+        >>> from bagwise.sources import Collection
         >>> from bagwise.app import ItemIndex, fit_model
         >>> counts = np.array([[4, 1, 0], [5, 2, 0], [1, 0, 5], [0, 0, 4]])
-        >>> rows = TableCollection(counts, list("abcd"), [()] * 4)
+        >>> rows = Collection.from_matrix(counts, list("abcd"), [()] * 4)
         >>> index = ItemIndex.build(fit_model(rows, n_groups=3), rows, counts).with_clusters(2)
         >>> edited = index.edit_clusters([{"edit": "move_items", "items": ["a"], "to": None},
         ...                               {"edit": "rename_cluster", "cluster": 2, "name": "alone"}])
@@ -580,8 +579,7 @@ class ItemIndex:
         """
         from bagwise.app.index.index_files import FILE, index_to_parts
 
-        with locked(path):
-            return FILE.save(path, *index_to_parts(self), private=True)
+        return FILE.save(path, *index_to_parts(self), private=True)
 
     @classmethod
     def load(
@@ -614,7 +612,7 @@ def index_of_fit(fit: Fit, evaluation: Evaluation | None, source: Any, options: 
     collection, histograms = fit.data.collection, fit.data.histograms
     if evaluation is not None:
         joined = [*collection, *evaluation.collection]
-        collection = Collection(joined, collection.modality, collection.source, limits=collection.limits)
+        collection = Collection.of(joined, collection.modality, collection.source, limits=collection.limits)
         both = [histograms, evaluation.histograms]
         histograms = sp.vstack(both, format="csr") if sp.issparse(histograms) else np.concatenate(both)
     place = "" if isinstance(source, Collection) or is_frame(source) else absolute(source)

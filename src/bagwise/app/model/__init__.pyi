@@ -5,4 +5,3 @@ from .model import Head as Head
 from .model import Model as Model
 from .model import PathErrors as PathErrors
 from .onnx import export_onnx as export_onnx
-from .parts import Assignment as Assignment

@@ -21,11 +21,10 @@ __all__ = ["check_words", "checked_item_hashes", "checked_pyramid"]
 
 def check_words(model: Model) -> None:
     """Check that the parameters of words suit the modality and the size of the vocabulary."""
-    n, records, seen = model.hierarchy.n_words, model.descriptor_records, model.modality in ("images", "videos")
-    for record in records:
-        described = record.modality
-        if described != model.modality:
-            raise BagwiseError(f"{record.name} describes {described}, but the model takes {model.modality}.")
+    n, descriptors, seen = model.hierarchy.n_words, model.descriptors, model.modality in ("images", "videos")
+    for one in descriptors:
+        if one.modality != model.modality:
+            raise BagwiseError(f"{one.name} describes {one.modality}, but the model takes {model.modality}.")
     _check_codebooks(model, seen)
     if not seen and model.pyramid != ((1, 1),):
         raise BagwiseError(f"{model.modality} have no positions, so there is no pyramid; got {model.pyramid}.")
@@ -87,24 +86,24 @@ def _check_hashes(model: Model) -> None:
 
 def _check_codebooks(model: Model, seen: bool) -> None:
     """Check that there is a codebook for each descriptor that needs one, and that they have all words together."""
-    n, records, given = model.hierarchy.n_words, model.descriptor_records, model.codebook
+    n, descriptors, given = model.hierarchy.n_words, model.descriptors, model.codebook
     several = isinstance(given, (list, tuple)) and len(given) > 0 and np.ndim(given[0]) == 2
     codebooks = [] if given is None else list(given) if several else [given]
-    names = " and ".join(record.name for record in records)
-    by = f" by {names}" if records else ""
-    counting = [record for record in records if record.known.n_words is not None]
-    if counting and len(records) > 1:
+    names = " and ".join(one.name for one in descriptors)
+    by = f" by {names}" if descriptors else ""
+    counting = [one for one in descriptors if one.n_words is not None]
+    if counting and len(descriptors) > 1:
         raise BagwiseError(
             f"{counting[0].name} counts words itself and has no other descriptors beside it; got {names}."
         )
     if bool(codebooks) != (seen and not counting):
         needs = "has no" if codebooks else "needs a"
         raise BagwiseError(f"A model of {model.modality}{by} {needs} codebook.")
-    if counting and (n != counting[0].known.n_words or model.pyramid != ((1, 1),)):
-        counted = counting[0].known.n_words
+    if counting and (n != counting[0].n_words or model.pyramid != ((1, 1),)):
+        counted = counting[0].n_words
         raise BagwiseError(f"A model{by} has {counted} words and no pyramid; got {n} words.")
-    if codebooks and records and len(records) != len(codebooks):
-        raise BagwiseError(f"{len(records)} descriptors need as many codebooks; got {len(codebooks)}.")
+    if codebooks and descriptors and len(descriptors) != len(codebooks):
+        raise BagwiseError(f"{len(descriptors)} descriptors need as many codebooks; got {len(codebooks)}.")
     if len(codebooks) > MOST_VOCABULARIES:
         raise BagwiseError(f"A model has at most {MOST_VOCABULARIES} codebooks, got {len(codebooks)}.")
     held = tuple(frozen(as_values(codebook, np.float32, "codebook")) for codebook in codebooks)

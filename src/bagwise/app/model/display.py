@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+from bagwise._utils.text import how_many
 from bagwise.app.model.groups import word_shares
 from bagwise.display import notebook
-from bagwise.display.texts import percent, plural
+from bagwise.display.texts import percent
 
 if TYPE_CHECKING:
     from bagwise.app.explorer import Explorer
@@ -80,7 +81,7 @@ def _model_html(model: Model) -> str:
     )
     rows = []
     for group, share in ((groups[k], shares[k]) for k in order[:_GROUPS]):
-        words = ", ".join(group.words[:_WORDS]) if model.word_names is not None else plural(len(group.words), "word")
+        words = ", ".join(group.words[:_WORDS]) if model.word_names is not None else how_many(len(group.words), "words")
         cells = [
             notebook.number_cell(str(group.number)),
             notebook.name_cell(group.title, 40),
@@ -90,7 +91,7 @@ def _model_html(model: Model) -> str:
         rows.append([*cells, notebook.number_cell(percent(share)), notebook.bar_cell(share, max(shares))])
     head = ["", "group", "words", *(["speaks for"] if by_class else []), f"part of all {of}", ""]
     more = len(groups) - len(rows)
-    left = notebook.line(f"and {plural(more, 'more group')}", quiet=True) if more > 0 else ""
+    left = notebook.line(f"and {how_many(more, 'more groups')}", quiet=True) if more > 0 else ""
     return notebook.view(notebook.line(repr(model)[1:-1]), *_errors(model), notebook.table(head, rows), left)
 
 

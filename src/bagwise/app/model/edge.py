@@ -12,7 +12,6 @@ from bagwise._io.atomic import check_folder, write_folder
 from bagwise._utils.text import english_stop_words
 from bagwise.app.model.files import model_bytes
 from bagwise.app.model.model import Model
-from bagwise.app.model.parts import HARD
 from bagwise.errors import BagwiseError
 from bagwise.runtime import PATTERN
 
@@ -33,11 +32,11 @@ def for_devices(model: Model) -> Model:
     """
     if model.modality == "videos":
         raise _unsupported("its items are videos", "images, texts and tables")
-    names = [record.name for record in model.descriptor_records]
+    names = [one.name for one in model.descriptors]
     other = next((name for name in names if name not in _DESCRIPTORS), None)
     if other is not None:
         raise _unsupported(f"its descriptor is {other}", ", ".join(_DESCRIPTORS))
-    if set(model.assignment or ()) - {HARD}:
+    if any(one.name != "hard" for one in model.assignment or ()):
         raise _unsupported("its descriptors are assigned to several words", "the nearest word, as for SIFT words")
     if model.modality == "images" and not names:
         raise _unsupported("it has no descriptor", ", ".join(_DESCRIPTORS))

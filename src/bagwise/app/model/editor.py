@@ -169,7 +169,7 @@ class Editor:
         self, state: EditState, finer: Hierarchy, labels: Words, held: Sequence[int], closed: Sequence[int]
     ) -> Hierarchy:
         """Merge the groups that a hierarchy ends with under the links, from the statistics that the model keeps."""
-        from bagwise.merging.constrained import merge_allowed, pooled  # deferred: it loads compiled code
+        from bagwise.merging.edits import merge_allowed, pooled  # deferred: it loads compiled code
 
         model = self._original
         groups = pooled(self._statistics(), base_groups(model.hierarchy), labels, word_mass(model))
@@ -185,7 +185,7 @@ class Editor:
 
     def _linked(self, state: EditState, labels: Words) -> EditState:
         """Return the state after its links have changed: all groups are merged again."""
-        from bagwise.merging.constrained import linked_groups
+        from bagwise.merging.edits import linked_groups
 
         self._statistics()
         original = self._original.hierarchy

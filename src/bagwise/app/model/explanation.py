@@ -22,8 +22,8 @@ from bagwise.sources.media import shrunk_size
 if TYPE_CHECKING:
     from bagwise.app.model.changes import Change, Move
     from bagwise.app.model.model import Model
-    from bagwise.app.model.parts import DescriptorRecord
     from bagwise.app.model.vectorizers import WordSample
+    from bagwise.descriptors.base import Descriptor
 
 __all__ = [
     "Column",
@@ -439,21 +439,21 @@ def _sides(model: Model, counts: NDArray[np.intp], height: int, width: int) -> N
 
     `counts` has the number of patches of each vocabulary. Descriptors of several scales describe a grid for each.
     """
-    if not model.descriptor_records:
+    if not model.descriptors:
         return np.full(counts.sum(), float(DEFAULT_SIDE))
     sides = []
-    for record, n in zip(model.descriptor_records, counts.tolist(), strict=True):
-        parameters = record.parameters
+    for one, n in zip(model.descriptors, counts.tolist(), strict=True):
+        parameters = one.parameters
         shrunk = shrunk_size(height, width, parameters.get("max_side"))
         larger = max(height, width) / max(shrunk)
         if "patch" in parameters and "scales" in parameters:
             sizes = [parameters["patch"] * scale for scale in parameters["scales"]]
             grids = [[len(starts_of(side, size, parameters["step"])) for side in shrunk] for size in sizes]
             sides.append(np.repeat(sizes, [rows * columns for rows, columns in grids]) * larger)
-        elif record.name == "NetworkFeatures":  # a cell and its neighbours
+        elif one.name == "NetworkFeatures":  # a cell and its neighbours
             sides.append(np.full(n, float(region_side(height, width, n))))
         else:
-            sides.append(np.full(n, patch_side(record) * larger))
+            sides.append(np.full(n, patch_side(one) * larger))
     return np.concatenate(sides)
 
 
@@ -466,14 +466,14 @@ def region_side(height: int, width: int, n: int) -> int:
     return max(1, round(3 * math.sqrt(height * width / max(n, 1))))
 
 
-def patch_side(record: DescriptorRecord) -> int:
+def patch_side(one: Descriptor) -> int:
     """Return the side of the square of pixels that a descriptor covers, at the largest of its scales."""
-    parameters = record.parameters
+    parameters = one.parameters
     if "patch" in parameters and "scales" in parameters:
         return round(parameters["patch"] * max(parameters["scales"]))
-    if record.name == "HogLbp":  # gradients of the neighbouring cells
+    if one.name == "HogLbp":  # gradients of the neighbouring cells
         return 3 * int(parameters["cell"])
-    if record.name == "NetworkFeatures":
+    if one.name == "NetworkFeatures":
         return _REGION
     return int(parameters.get("patch") or parameters.get("cell") or DEFAULT_SIDE)
 
@@ -523,7 +523,7 @@ def _counted(model: Model, X: Any, n_jobs: int | None) -> tuple[Any, Sequence[st
 
     given: Any = X
     if isinstance(X, Item):
-        given = _dense(X.load()).reshape(1, -1) if model.modality == "table" else Collection([X], model.modality, "")
+        given = _dense(X.load()).reshape(1, -1) if model.modality == "table" else Collection.of([X], model.modality, "")
     if isinstance(given, Collection) and given.modality != model.modality:
         raise BagwiseError(f"This model takes {model.modality}, got {given.modality} from {given.source}.")
     ids = [X.id] if isinstance(X, Item) else X.ids if isinstance(X, Collection) else ()

@@ -20,8 +20,9 @@ from bagwise.app.model.vectorizers import Progress, no_progress
 from bagwise.errors import BagwiseError, in_python
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import NothingReadError, Skipped
+from bagwise.sources.partitions import Partition
 
-__all__ = ["SUCCESS", "WrittenFeatures", "feature_table", "unique_names", "write_features"]
+__all__ = ["SUCCESS", "WrittenFeatures", "feature_table", "single_labels", "unique_names", "write_features"]
 
 # Items of a row group, and of a part of a data set.
 ROWS_PER_PART = 4096
@@ -153,10 +154,10 @@ class _Job:
 def feature_table(matrix: Any, items: Collection, names: Sequence[str], with_splits: bool = False) -> Any:
     """Return a table of pyarrow: of features, if they have names, otherwise of sparse rows."""
     arrow = require("pyarrow", "app", "Writing Parquet files")
-    columns: dict[str, Any] = {"id": list(map(_encodable, items.ids)), "label": [_label(item) for item in items]}
+    columns: dict[str, Any] = {"id": items.ids, "label": single_labels(items)}
     if with_splits:
-        columns["split"] = [_encodable(split or "") for split in items.splits]
-    columns = {name: arrow.array(values, arrow.string()) for name, values in columns.items()}
+        columns["split"] = [split or "" for split in items.splits]
+    columns = {name: arrow.array(list(map(_encodable, values)), arrow.string()) for name, values in columns.items()}
     if names:
         dense = matrix.toarray() if sp.issparse(matrix) else np.asarray(matrix)
         dense = np.asfortranarray(dense, dtype=np.float32)
@@ -168,10 +169,12 @@ def feature_table(matrix: Any, items: Collection, names: Sequence[str], with_spl
     return arrow.table(columns).replace_schema_metadata({_ABOUT: json.dumps({"n_words": rows.shape[1]})})
 
 
-def _label(item: Any) -> str:
-    if len(item.labels) > 1:
-        raise BagwiseError(f"Feature files have one label per item, but item {item.id!r} has {len(item.labels)}.")
-    return _encodable(item.labels[0] if item.labels else "")
+def single_labels(items: Collection) -> list[str]:
+    """Return the label of each item, "" without one; raise an error if an item has several."""
+    several = items.several()
+    if several is not None:
+        raise BagwiseError(f"Feature files have one label per item, but item {several.id!r} has {len(several.labels)}.")
+    return [labels[0] if labels else "" for labels in items.label_sets]
 
 
 def _encodable(text: str) -> str:
@@ -219,7 +222,7 @@ def _write_parts(job: _Job, storage: Storage, force: bool, client: Any) -> Writt
     _empty(storage, force)
     storage.check_writable()
     executor, n = executor_of(client, job.report), len(names)
-    references = [job.collection._reference(*bound) for bound in job.bounds]
+    references = [Partition.of(job.collection, *bound) for bound in job.bounds]
     shared, sizes = executor.share((job.maker, storage)), [stop - start for start, stop in job.bounds]
     try:
         parts = executor.map(_write_part, [shared] * n, references, names, step="Counting words", sizes=sizes)

@@ -7,7 +7,6 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 import bagwise
-from bagwise._io.locks import locked
-from bagwise._io.tensors import FileKind, PackedStrings, check_file_path, kind_of
+from bagwise._io.tensors import FileKind, PackedStrings, kind_of
 from bagwise._utils.json_text import check_depth, parse_json
 from bagwise.app.model.compact import encoded_rows, encoded_weights, groups_of
 from bagwise.app.model.editing import MOST_BYTES, Unedited
-from bagwise.app.model.parts import HARD, DescriptorRecord, Head, PathErrors
+from bagwise.app.model.parts import Head, PathErrors
+from bagwise.descriptors.registry import descriptor_class
 from bagwise.errors import BagwiseError
 from bagwise.merging.group_statistics import GroupStatistics
 from bagwise.merging.hierarchy import Hierarchy
@@ -63,9 +62,7 @@ _M = TypeVar("_M")
 def write_model(path: str | os.PathLike[str], model: Any) -> Path:
     """Write a model to one file. See `Model.save`."""
     header, tensors = _parts_to_write(model)
-    target = check_file_path(path)
-    with locked(target):
-        return _FILE.save(target, header, tensors)
+    return _FILE.save(path, header, tensors)
 
 
 def is_item_index(path: str | os.PathLike[str]) -> bool:
@@ -127,7 +124,7 @@ def read_model(
 def parts_of(model: Any) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Return the header and the arrays of a model's file."""
     path = model.path
-    records = [{"name": record.name, "parameters": dict(record.parameters)} for record in model.descriptor_records]
+    records = [{"name": one.name, "parameters": one.parameters} for one in model.descriptors]
     header = {
         "library": f"bagwise {bagwise.__version__}",
         "items": model.modality,
@@ -146,7 +143,7 @@ def parts_of(model: Any) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     }
     weights, span = _weight_tensors(model)
     tensors = _group_tensors(model) | weights | _hash_tensors(model)
-    copied = next((record.embedded for record in model.descriptor_records if record.embedded is not None), None)
+    copied = next((one.embedded for one in model.descriptors if one.embedded is not None), None)
     if copied is not None:
         tensors["network"] = joined(copied.tensors())
     if model.column_shift is not None:
@@ -244,6 +241,7 @@ def _optional(model: Any) -> dict[str, Any]:
         "group_names": _by_text(before.given_names),
         "derived_head": before.derived_head,
     }
+    assignment = [one.to_dict() for one in model.assignment]
     return {
         "term": model.term,
         "norm": model.norm,
@@ -253,13 +251,13 @@ def _optional(model: Any) -> dict[str, Any]:
         "flattened": model.flattened,
         "unedited": unedited,
         "network": _network_header(model),
-        "assignment": [one.to_dict() for one in model.assignment] if set(model.assignment) - {HARD} else None,
+        "assignment": None if all(one["name"] == "hard" for one in assignment) else assignment,
     }
 
 
 def _network_header(model: Any) -> dict[str, str] | None:
     """Return name, notice and licence of the network that the file holds; None if it holds none."""
-    if all(record.embedded is None for record in model.descriptor_records):
+    if all(one.embedded is None for one in model.descriptors):
         return None
     from bagwise.descriptors import efficientnet
 
@@ -285,7 +283,8 @@ def _parameters(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dic
     descriptor = header["descriptor"]
     if descriptor is not None:
         entries = descriptor if header["vocabularies"] and isinstance(descriptor, list) else [descriptor]
-        descriptor = [DescriptorRecord(**_fields(one, "descriptor", ("name", "parameters"))) for one in entries]
+        fields = [_fields(one, "descriptor", ("name", "parameters")) for one in entries]
+        descriptor = [descriptor_class(one["name"]).from_parameters(one["parameters"]) for one in fields]
     if "network" in tensors:
         descriptor = _with_embedded(descriptor or [], tensors["network"])
     path = _path(header["path"])
@@ -321,15 +320,16 @@ def _parameters(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dic
     }
 
 
-def _with_embedded(records: list[DescriptorRecord], numbers: NDArray[np.float16]) -> list[DescriptorRecord]:
+def _with_embedded(descriptors: list[Any], numbers: NDArray[np.float16]) -> list[Any]:
     """Give the copy of a network that a file holds to the descriptor that it is of."""
     from bagwise.descriptors.efficientnet import NetworkTensors
 
     copied = NetworkTensors(split(numbers))
-    own = [k for k, one in enumerate(records) if one.parameters.get("network") == f"sha256:{copied.sha256}"]
+    own = [k for k, one in enumerate(descriptors) if getattr(one, "network", None) == f"sha256:{copied.sha256}"]
     if not own:
         raise BagwiseError(f"It holds a network of the SHA-256 {copied.sha256}, which none of its descriptors has.")
-    return [replace(one, embedded=copied) if k == own[0] else one for k, one in enumerate(records)]
+    descriptors[own[0]].set_params(network=copied)
+    return descriptors
 
 
 def _edits(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dict[str, Any]:

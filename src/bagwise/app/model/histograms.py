@@ -113,7 +113,7 @@ def as_histograms(X: Any, n_columns: int, names: tuple[str, ...] | None = None, 
             what = f"{missing!r} is missing" if missing is not None else f"{surplus!r} is none of them"
         raise BagwiseError(f"The columns of X are not those the model was fitted to: {what}.")
     if isinstance(X, Collection):
-        X = X.X  # type: ignore[attr-defined]
+        X = X.X
     matrix: Any = sp.csr_array(as_format(X, "csr")) if sp.issparse(X) else np.asarray(X)
     if matrix.ndim != 2 or matrix.dtype.kind not in "fiub":
         raise BagwiseError(
@@ -141,6 +141,7 @@ def open_frame_like(frame: Any, modality: str, fitted: Mapping[str, Any], words:
             given[name] = fitted[name]
     if given.get("layer") is None and fitted.get("layer") in getattr(frame, "layers", ()):
         given["layer"] = fitted["layer"]
-    if modality == "table" and words is not None:
-        given["words"] = words
+    if modality == "table":
+        given |= {"missing": given.get("missing") or fitted.get("missing")}
+        given |= {} if words is None else {"words": words}
     return open_frame(frame, modality, **given)

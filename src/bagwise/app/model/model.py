@@ -24,12 +24,10 @@ from bagwise.app.model.display import ModelViews
 from bagwise.app.model.editing import Unedited, apply_edits, check_edits, rename_edits, undo_edits
 from bagwise.app.model.groups import Group, checked_group_names, describe_groups, moved_names, name_model_groups
 from bagwise.app.model.parts import (
-    Assignment,
-    DescriptorRecord,
     Head,
-    LazyDescriptor,
     PathErrors,
     checked_calibration,
+    checked_descriptors,
     checked_names,
     frozen,
     json_copy,
@@ -47,6 +45,7 @@ from bagwise.sources.limits import Limits
 if TYPE_CHECKING:
     from bagwise.app.model.explanation import Explanation
     from bagwise.app.model.vectorizers import Vectorizer
+    from bagwise.codebooks.encoders import FewEncoder
     from bagwise.sources.items import Item
 
 __all__ = ["Head", "Model", "PathErrors"]
@@ -81,7 +80,7 @@ class Model(SmallForms, ModelViews):
     codebook : array-like of shape (d, D), or list of such, default=None
         For images and videos, stored as float32. None only if the descriptor counts words itself, as `LBPD5` does. A
         list has one codebook per vocabulary, d words together; the attribute is a tuple then.
-    assignment : Assignment, or one per codebook, default=None
+    assignment : encoder, or one per codebook, default=None
         How descriptors are assigned to words; None: to the nearest. The attribute is a tuple, one per codebook.
     word_names : sequence of str, default=None
         The vocabulary of texts, or the names of the columns of a table.
@@ -169,9 +168,9 @@ class Model(SmallForms, ModelViews):
     modality: str
     hierarchy: Hierarchy
     n_groups: int
-    descriptor: LazyDescriptor = LazyDescriptor()  # noqa: RUF009 - it has no state
+    descriptor: Any = None
     codebook: NDArray[np.float32] | tuple[NDArray[np.float32], ...] | None = None
-    assignment: tuple[Assignment, ...] | None = None
+    assignment: tuple[FewEncoder, ...] | None = None
     word_names: tuple[str, ...] | None = None
     word_hashes: NDArray[np.uint32] | None = None
     word_totals: NDArray[np.float64] | None = None
@@ -196,9 +195,6 @@ class Model(SmallForms, ModelViews):
     options: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
-    # names and parameters of the descriptors, set together with the lazy field `descriptor`
-    descriptor_records: tuple[DescriptorRecord, ...] = field(init=False, repr=False)
-
     def __post_init__(self) -> None:
         if not isinstance(self.modality, str) or self.modality not in ITEMS:
             raise unknown_name("modality", self.modality, ITEMS)
@@ -210,6 +206,7 @@ class Model(SmallForms, ModelViews):
                 f"A model has at most {MOST_GROUPS} groups, but the hierarchy of {self.hierarchy.n_words} words goes "
                 f"down to {self.hierarchy.min_groups}. Merge further."
             )
+        self._set_descriptors(self.descriptor)
         check_flattened(self.hierarchy, self.flattened)
         self._set(n_groups=self._checked_size(self.n_groups), pyramid=checked_pyramid(self))
         self._set(normalize=resolve_steps(self.normalize))
@@ -232,6 +229,10 @@ class Model(SmallForms, ModelViews):
     def _set(self, **values: Any) -> None:
         for name, value in values.items():
             object.__setattr__(self, name, value)
+
+    def _set_descriptors(self, given: Any) -> None:
+        some = checked_descriptors(given)
+        self._set(descriptor=some if len(some) > 1 else some[0] if some else None)
 
     def _checked_size(self, n: Any) -> int:
         least, most = self.hierarchy.min_groups, self.flattened or self.hierarchy.n_words
@@ -260,6 +261,11 @@ class Model(SmallForms, ModelViews):
     def n_cells(self) -> int:
         """Number of cells of the pyramid."""
         return n_cells(self.pyramid)
+
+    @property
+    def descriptors(self) -> tuple[Any, ...]:
+        """The descriptors of all vocabularies; () if there are none."""
+        return checked_descriptors(self.descriptor)
 
     @property
     def codebooks(self) -> tuple[NDArray[np.float32], ...]:
@@ -298,9 +304,8 @@ class Model(SmallForms, ModelViews):
         n_words = self.hierarchy.n_words
         if self.modality == "table":
             return TableVectorizer(n_words, self.word_names)
-        descriptors = self.__dict__["_descriptors"]  # those that are records are not built here
         how: dict[str, Any] = {"n_words": [n_words], "assignments": self.assignment}
-        return VisualVectorizer(self.modality, descriptors, self.codebooks, self.pyramid, **how)
+        return VisualVectorizer(self.modality, self.descriptors, self.codebooks, self.pyramid, **how)
 
     def histograms(self, X: Any, *, n_jobs: int | None = None) -> Any:
         """Count the words of items, over the full vocabulary.
@@ -599,15 +604,14 @@ class Model(SmallForms, ModelViews):
 
     def _with_networks(self, change: Callable[[Any], Any]) -> Model:
         """Change the first descriptor that is a network."""
-        held = self.__dict__["_descriptors"]
-        own = [k for k, record in enumerate(self.descriptor_records) if record.name == "NetworkFeatures"]
+        held = self.descriptors
+        own = [k for k, one in enumerate(held) if one.name == "NetworkFeatures"]
         if not own:
-            names = ", ".join(record.name for record in self.descriptor_records) or "no descriptor"
+            names = ", ".join(one.name for one in held) or "no descriptor"
             raise BagwiseError(f"This model has no network: its items are described by {names}.")
-        one = held[own[0]]
-        changed, other = change(one.build() if isinstance(one, DescriptorRecord) else one), copy.copy(self)
+        changed, other = change(held[own[0]]), copy.copy(self)
         other.__dict__.pop("vectorizer", None)
-        other._set(descriptor=[*held[: own[0]], changed, *held[own[0] + 1 :]])
+        other._set_descriptors([*held[: own[0]], changed, *held[own[0] + 1 :]])
         return other
 
     def __eq__(self, other: object) -> bool:

@@ -13,7 +13,8 @@ from bagwise._io.atomic import write_atomically
 from bagwise._utils.extras import require
 from bagwise._utils.text import english_stop_words
 from bagwise.app.model import Model
-from bagwise.app.model.parts import DescriptorRecord
+from bagwise.codebooks.encoders import HardEncoder, LocalizedEncoder
+from bagwise.errors import BagwiseError
 from bagwise.runtime import PATTERN
 from bagwise.runtime_network import SHA256
 
@@ -126,9 +127,9 @@ def _metadata(model: Model) -> dict[str, str]:
     if model.column_shift is not None:
         about["column_shift"] = model.column_shift.tolist()
     if model.modality in ("images", "videos"):
-        records = [{"name": record.name, "parameters": dict(record.parameters)} for record in model.descriptor_records]
+        records = [{"name": one.name, "parameters": one.parameters} for one in model.descriptors]
         about |= {"descriptors": records, "pyramid": [list(grid) for grid in model.pyramid]}
-    if any(_joins(model, record) for record in model.descriptor_records):
+    if any(_joins(model, one) for one in model.descriptors):
         from bagwise.descriptors import efficientnet
 
         about["notice"] = efficientnet.notice()
@@ -177,14 +178,16 @@ def _add_descriptors(graph: _Graph, model: Model) -> str:
     first_cells = np.cumsum([0, *(rows * columns for rows, columns in model.pyramid[:-1])])[np.newaxis]
     counts = graph.constant(np.zeros((1, model.n_cells * d), np.float32))
     for number, (codebook, how) in enumerate(zip(model.codebooks, model.assignment or (), strict=True)):
+        if not isinstance(how, (HardEncoder, LocalizedEncoder)):
+            raise BagwiseError(f"An ONNX graph assigns by 'hard' or 'localized', this model by {how!r:.100}.")
         suffix = f"_{number}" if number else ""
         mean = codebook.mean(axis=0, dtype=np.float64).astype(np.float32)
         words = codebook - mean  # centred, to keep digits of words far from the origin
-        if number < len(model.descriptor_records) and _joins(model, model.descriptor_records[number]):
+        if number < len(model.descriptors) and _joins(model, model.descriptors[number]):
             descriptors, positions = _add_network(graph, model, number, suffix)
         else:
             descriptors, positions = graph.input(f"descriptors{suffix}", [f"M{suffix}", words.shape[1]]), None
-        lengths = graph.add("ReduceL2", descriptors, graph.constant(np.array([1]))) if how.weighted else ""
+        lengths = graph.add("ReduceL2", descriptors, graph.constant(np.array([1]))) if how.by_length else ""
         if lengths:
             one, some = graph.constant(np.float32(1)), graph.add("Greater", lengths, graph.constant(np.float32(0)))
             descriptors = graph.add("Div", descriptors, graph.add("Where", some, lengths, one))
@@ -192,9 +195,9 @@ def _add_descriptors(graph: _Graph, model: Model) -> str:
         products = graph.add("MatMul", shifted, graph.constant(-2 * words.T))
         # |x - w|² - |x|², where |x|² is the same for all words
         distances = graph.add("Add", products, graph.constant(np.einsum("ij,ij->i", words, words)))
-        n_near = 1 if how.name == "hard" else min(how.n_neighbors, len(codebook))
+        n_near, sharp = min(how.n_entries, len(codebook)), getattr(how, "sharpness", 1.0)  # of one word: any
         near, words_of = graph.add_several("TopK", 2, distances, graph.constant(np.array([n_near])), axis=1, largest=0)
-        sharpness = graph.constant(np.float32(-how.sharpness))
+        sharpness = graph.constant(np.float32(-sharp))
         weights = graph.add("Softmax", graph.add("Mul", near, sharpness), axis=1)
         if lengths:
             weights = graph.add("Mul", weights, graph.add("Mul", lengths, lengths))
@@ -214,9 +217,9 @@ def _add_descriptors(graph: _Graph, model: Model) -> str:
     return counts
 
 
-def _joins(model: Model, record: DescriptorRecord) -> bool:
+def _joins(model: Model, descriptor: Any) -> bool:
     """Whether a descriptor is a network that becomes part of the graph: one of images that is known."""
-    known = record.embedded is not None or record.parameters.get("network") == f"sha256:{SHA256}"
+    known = descriptor.embedded is not None or descriptor.parameters.get("network") == f"sha256:{SHA256}"
     return model.modality == "images" and known
 
 

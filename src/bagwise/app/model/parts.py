@@ -1,34 +1,32 @@
-"""Parts of `Model`: linear heads, errors along the merging path, records of descriptors, and checks."""
+"""Parts of `Model`: linear heads, errors along the merging path, assignments, and checks."""
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from numbers import Integral, Real
-from typing import Any
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bagwise._utils.checks import as_count, as_values
-from bagwise.descriptors.registry import DESCRIPTORS, KnownDescriptor
+from bagwise.descriptors.registry import DESCRIPTORS
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.merging.sizes import choose_size
-from bagwise.runtime import LARGEST, assignment_fault
+from bagwise.runtime import LARGEST
+
+if TYPE_CHECKING:
+    from bagwise.codebooks.encoders import FewEncoder
 
 __all__ = [
-    "HARD",
-    "Assignment",
-    "DescriptorRecord",
     "Head",
-    "LazyDescriptor",
     "PathErrors",
     "checked_assignments",
     "checked_calibration",
+    "checked_descriptors",
     "checked_names",
     "checked_tokenizer",
     "json_copy",
@@ -277,183 +275,35 @@ _TOKENIZER = {
 }
 
 
-@dataclass(frozen=True)
-class Assignment:
-    """How the descriptors of a vocabulary are assigned to its words.
+def checked_assignments(given: Any, n_codebooks: int) -> tuple[FewEncoder, ...]:
+    """Return how descriptors are assigned to the words of each vocabulary; None: to the nearest word."""
+    if not n_codebooks and not given:
+        return ()
+    from bagwise.codebooks.encoders import ENCODERS, Encoder, FewEncoder, as_encoder  # deferred: texts do without SciPy
 
-    Parameters
-    ----------
-    name : {"hard", "localized"}, default="hard"
-        To the nearest word, or to several near words, see `BagOfFeatures`. Codes are added up.
-    n_neighbors : int, default=1
-        Near words of each descriptor; 1 for "hard".
-    sharpness : float, default=1.0
-        Of "localized"; 1.0 for "hard".
-    weighted : bool, default=False
-        Whether descriptors are compared at length 1 and count as much as the squares of their lengths.
-
-    Examples
-    --------
-    >>> from bagwise.app.model import Assignment
-    >>> Assignment("localized", n_neighbors=10, sharpness=5.0, weighted=True).to_dict()
-    {'name': 'localized', 'n_neighbors': 10, 'sharpness': 5.0, 'weighted': True}
-    """
-
-    name: str = "hard"
-    n_neighbors: int = 1
-    sharpness: float = 1.0
-    weighted: bool = False
-
-    def __post_init__(self) -> None:
-        reason = assignment_fault(self.to_dict())
-        if reason:
-            raise BagwiseError(f"An assignment of words {reason}")
-        object.__setattr__(self, "sharpness", float(self.sharpness))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the parameters as JSON values."""
-        return {
-            "name": self.name,
-            "n_neighbors": self.n_neighbors,
-            "sharpness": self.sharpness,
-            "weighted": self.weighted,
-        }
-
-    def encoder(self, codebook: NDArray[Any]) -> Any:
-        """Return what assigns descriptors to the words of a codebook."""
-        from bagwise.codebooks.encoders import HardEncoder, LocalizedEncoder  # deferred: texts do without numba
-
-        if self.name == "hard":
-            return HardEncoder(codebook)
-        return LocalizedEncoder(codebook, self.n_neighbors, self.sharpness, self.weighted)
-
-    def compared(self, vectors: NDArray[Any]) -> NDArray[Any]:
-        """Return descriptors as they are compared with words."""
-        if not self.weighted:
-            return vectors
-        from bagwise.codebooks.encoders import unit_vectors
-
-        return unit_vectors(vectors, np.float32)[0]
+    some = ["hard"] * n_codebooks if given is None else [given] if isinstance(given, (str, Encoder, Mapping)) else given
+    if not isinstance(some, (list, tuple)) or len(some) != n_codebooks:
+        n = len(some) if isinstance(some, (list, tuple)) else repr(given)
+        raise BagwiseError(f"{n_codebooks} codebooks need as many assignments, got {n}.")
+    encoders = []
+    for one in map(as_encoder, some):
+        one.check()
+        if not isinstance(one, FewEncoder):
+            few = ", ".join(repr(name) for name, kind in ENCODERS.items() if issubclass(kind, FewEncoder))
+            raise BagwiseError(f"Models assign descriptors to few words each, by {few}; got {one!r:.100}.")
+        encoders.append(one)
+    return tuple(encoders)
 
 
-HARD = Assignment()
-
-
-def checked_assignments(given: Any, n_codebooks: int) -> tuple[Assignment, ...]:
-    """Return the assignment of each vocabulary; None: the nearest word for all."""
-    if given is None:
-        return (HARD,) * n_codebooks
-    some = [given] if isinstance(given, (Assignment, Mapping)) else list(given)
-    if len(some) != n_codebooks:
-        raise BagwiseError(f"{n_codebooks} codebooks need as many assignments, got {len(some)}.")
-    found = []
+def checked_descriptors(given: Any) -> tuple[Any, ...]:
+    """Return the descriptors of a model, one or several or none, if files can hold them."""
+    some = () if given is None else tuple(given) if isinstance(given, (list, tuple)) else (given,)
     for one in some:
-        if isinstance(one, Mapping):
-            reason = assignment_fault(dict(one))
-            if reason:
-                raise BagwiseError(f"An assignment of words {reason}")
-            one = Assignment(**one)
-        if not isinstance(one, Assignment):
-            raise BagwiseError(f"An assignment of words must be an Assignment or a mapping, got {one!r:.100}.")
-        found.append(one)
-    return tuple(found)
-
-
-@dataclass(frozen=True)
-class DescriptorRecord:
-    """The name of a descriptor in `DESCRIPTORS`, and all its parameters but `n_jobs`, `verbose` and `cache` as JSON.
-
-    `embedded` is a copy of its network, `NetworkTensors`, if the model holds one.
-    """
-
-    name: str
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    embedded: Any = field(default=None, repr=False)
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or self.name not in DESCRIPTORS:
-            raise unknown_name("descriptor", self.name, DESCRIPTORS)
-        rules = self.known.rules
-        if not isinstance(self.parameters, Mapping) or set(self.parameters) != set(rules):
-            given = sorted(map(str, self.parameters)) if isinstance(self.parameters, Mapping) else self.parameters
-            raise BagwiseError(f"{self.name} has the parameters {sorted(rules)}, got {given}.")
-        for name, rule in rules.items():
-            if not rule.accepts(self.parameters[name]):
-                raise BagwiseError(f"{name} of {self.name} must be {rule}; got {self.parameters[name]!r:.100}.")
-        if self.embedded is not None and self.parameters.get("network") != f"sha256:{self.embedded.sha256}":
-            raise BagwiseError(
-                f"The embedded network has the SHA-256 {self.embedded.sha256}, but the descriptor is for "
-                f"{self.parameters.get('network')!r:.100}."
-            )
-
-    @classmethod
-    def of(cls, descriptor: Any) -> DescriptorRecord:
-        """Return the record of a descriptor."""
-        name = type(descriptor).__name__
-        known = DESCRIPTORS.get(name)
-        if known is None or type(descriptor).__module__ != f"bagwise.descriptors.{known.module}":
+        known = DESCRIPTORS.get(type(one).__name__)
+        if known is None or type(one).__module__ != known.module:
             raise BagwiseError(
                 f"A model stores descriptors of this library that are not fitted: {', '.join(DESCRIPTORS)}; "
-                f"got {type(descriptor).__name__}. Without a descriptor, a model takes Bags."
+                f"got {type(one).__name__}. Without a descriptor, a model takes Bags."
             )
-        settings = descriptor._settings()
-        return cls(name, {one: _plain(settings[one]) for one in known.rules}, getattr(descriptor, "embedded", None))
-
-    @property
-    def known(self) -> KnownDescriptor:
-        """The entry of the registry."""
-        return DESCRIPTORS[self.name]
-
-    @property
-    def modality(self) -> str:
-        """What it describes, images or videos; a network with a number of frames: videos."""
-        return "videos" if self.parameters.get("n_frames") is not None else self.known.modality
-
-    @property
-    def color(self) -> bool:
-        """Whether images are read in colour for it."""
-        return self.known.color or self.parameters.get("mode") == "rgb"
-
-    def build(self) -> Any:
-        """Build the descriptor."""
-        module = importlib.import_module(f"bagwise.descriptors.{self.known.module}")
-        own = {} if self.embedded is None else {"network": self.embedded}
-        return getattr(module, self.name)(**{**self.parameters, **own})
-
-
-def _plain(value: Any) -> Any:
-    """Return a parameter as a JSON value; other objects are returned as they are and rejected later."""
-    if isinstance(value, (bool, str)) or value is None:
-        return value
-    if isinstance(value, Integral):
-        return int(value)
-    if isinstance(value, Real):
-        return float(value)
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    return [_plain(entry) for entry in value] if isinstance(value, Sequence) else value
-
-
-class LazyDescriptor:
-    """An attribute that is set to a descriptor or its record, and builds the descriptor on first access.
-
-    It may also be set to None, or to a list of several descriptors or records; then it is a tuple. The records are the
-    attribute ``descriptor_records``, a tuple, empty for None. Importing descriptors takes longer than reading a model,
-    and models are also used on bags and histograms.
-    """
-
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
-        if instance is None:
-            return None  # the default of the field
-        held = instance.__dict__["_descriptors"]
-        for k, record in enumerate(instance.descriptor_records):
-            if isinstance(held[k], DescriptorRecord):
-                held[k] = record.build()
-        return tuple(held) if len(held) > 1 else held[0] if held else None
-
-    def __set__(self, instance: Any, value: Any) -> None:
-        held = [] if value is None else list(value) if isinstance(value, (list, tuple)) else [value]
-        instance.__dict__["_descriptors"] = held
-        instance.__dict__["descriptor_records"] = tuple(
-            one if isinstance(one, DescriptorRecord) else DescriptorRecord.of(one) for one in held
-        )
+        one.check()
+    return some

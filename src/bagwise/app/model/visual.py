@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import itertools
 import time
@@ -21,13 +22,13 @@ from bagwise._utils.hashing import hash_names
 from bagwise._utils.memory import parse_size
 from bagwise._utils.threads import number_of_threads
 from bagwise.app.model.histograms import Histograms, WordSample, as_histograms
-from bagwise.app.model.parts import HARD, Assignment, DescriptorRecord, LazyDescriptor
+from bagwise.app.model.parts import checked_assignments, checked_descriptors
 from bagwise.app.model.vectorizers import Part, Run, Vectorizer, digest_of
 from bagwise.bags import Bags
 from bagwise.bags.files import DEFAULT_LIMIT, BagsSpool
 from bagwise.codebooks.batches import Reservoir, Sample, batches_of_width
 from bagwise.codebooks.pyramids import n_cells
-from bagwise.descriptors.describing import Describer, describe_items
+from bagwise.descriptors.base import describe_items
 from bagwise.errors import BagwiseError
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import ItemIterator, NothingReadError, Skipped
@@ -61,9 +62,6 @@ class VisualVectorizer(Vectorizer):
     `memory_limit` go to a temporary file, see `BagsSpool`.
     """
 
-    descriptor = LazyDescriptor()
-    descriptor_records: tuple[DescriptorRecord, ...]
-
     def __init__(
         self,
         modality: str,
@@ -72,19 +70,19 @@ class VisualVectorizer(Vectorizer):
         pyramid: tuple[tuple[int, int], ...] = ((1, 1),),
         *,
         n_words: Sequence[int] = (1000,),
-        assignments: Sequence[Assignment] | None = None,
+        assignments: Sequence[Any] | None = None,
         random_state: Any = 0,
         memory_limit: int | float | str | None = None,
         fewer: bool = False,
         n_components: int | None = None,
     ) -> None:
         self.modality = modality
-        self.descriptor = descriptor
+        self.descriptors = checked_descriptors(descriptor)
         self.codebooks = tuple(codebooks)
         self.pyramid = pyramid
         self._asked = tuple(map(len, codebooks)) or tuple(n_words)
         self.vocabularies = self._asked
-        self.assignments = tuple(assignments or (HARD,) * len(self._asked))
+        self.assignments = checked_assignments(assignments, len(self._asked))
         self.n_words = sum(self.vocabularies)
         self.fewer = fewer
         self.n_components = n_components
@@ -92,13 +90,10 @@ class VisualVectorizer(Vectorizer):
         self.memory_limit = memory_limit
 
     def _settings(self) -> dict[str, Any] | None:
-        if self.descriptor is None or not isinstance(self.random_state, Integral):
+        if not self.descriptors or not isinstance(self.random_state, Integral):
             return None
-        from bagwise.descriptors.base import settings_of
-
-        given = self.descriptor if isinstance(self.descriptor, tuple) else (self.descriptor,)
         return {
-            "descriptors": [settings_of(one) for one in given],
+            "descriptors": [one._made_by() for one in self.descriptors],
             "n_words": self._asked,
             "pyramid": self.pyramid,
             "random_state": int(self.random_state),
@@ -122,7 +117,7 @@ class VisualVectorizer(Vectorizer):
 
     @cached_property
     def _encoders(self) -> list[Any]:
-        return [how.encoder(words) for how, words in zip(self.assignments, self.codebooks, strict=True)]
+        return [how.on(words) for how, words in zip(self.assignments, self.codebooks, strict=True)]
 
     def items_to_learn_from(self, X: Any) -> NDArray[np.intp] | None:
         """Choose the items of a collection that words are learned from, ascending; None: all."""
@@ -285,7 +280,7 @@ class VisualVectorizer(Vectorizer):
         if steps is not None and settings is not None:
             settings = {
                 "descriptor": settings["descriptors"][k],
-                "weighted": self.assignments[k].weighted,
+                "assignment": self.assignments[k].to_dict(),
                 "n_words": size,
                 "random_state": settings["random_state"],
                 "fewer": self.fewer,
@@ -386,34 +381,29 @@ class VisualVectorizer(Vectorizer):
         return self._describe(X, Run(**options))
 
     def _describe(self, X: Any, run: Run) -> ItemIterator:
-        if not self.descriptor_records:
+        if not self.descriptors:
             raise BagwiseError(
                 f"This model has no descriptor: it takes Bags of the descriptors of {self.modality}, got "
                 f"{type(X).__name__}. Describe the items first, as for its codebook."
             )
-        if isinstance(X, Collection) and any(record.color for record in self.descriptor_records):
+        if isinstance(X, Collection) and any(one.color for one in self.descriptors):
             X = images_in_mode(X, "rgb")  # grey images would be described as well, but not as when words were learned
         describing = describe_items(self._describers(run), X, batch_size=_BATCH_SIZE, on_error=run.on_error)
         describing.warn = False
         return describing
 
     def _describers(self, run: Run) -> list[Any]:
-        """Return what describes items: functions for descriptors from files, where there are some, or estimators."""
-        held = self.__dict__["_descriptors"]
-        if all(isinstance(one, DescriptorRecord) and one.known.function is not None for one in held):
-            return [Describer(one.name, one.parameters, run.n_jobs, run.cache) for one in held]
-        from sklearn.base import clone  # deferred: scikit-learn takes long to import
-
-        given = self.descriptor if isinstance(self.descriptor, tuple) else (self.descriptor,)
+        """Return the descriptors, with the threads and the cache of a run."""
+        given = self.descriptors
         if run.pooled:
             given = tuple(one.pooling() if hasattr(one, "pooling") else one for one in given)
         changes = {name: value for name, value in (("n_jobs", run.n_jobs), ("cache", run.cache)) if value is not None}
-        return [clone(descriptor).set_params(**changes) for descriptor in given] if changes else list(given)
+        return [copy.copy(descriptor).set_params(**changes) for descriptor in given]
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters of `Model` that describe the fitted vectorizer."""
         words = {"codebook": self.codebooks or None, "assignment": self.assignments if self.codebooks else None}
-        return {"descriptor": self.descriptor, "pyramid": self.pyramid, **words}
+        return {"descriptor": self.descriptors, "pyramid": self.pyramid, **words}
 
 
 class _Counting:

@@ -10,9 +10,10 @@ from html import escape
 import numpy as np
 from numpy.typing import NDArray
 
+from bagwise._utils.text import count, how_many
 from bagwise.app.report.data import Comparison, ConfusionMatrix, MergingCurve
 from bagwise.display.svg import LIGHT, N_LEVELS, Axis, element, line, linear_axis, log_axis, path, text, thinned
-from bagwise.display.texts import count, number, one_line, percent, plural, shortened
+from bagwise.display.texts import number, one_line, percent, shortened
 
 __all__ = ["MAX_STOPS", "NARROW", "WIDE", "HeatMap", "Layout", "comparison_chart", "heat_map", "level_from"]
 __all__ += ["merging_chart", "series_style"]
@@ -173,7 +174,7 @@ def _error_curves(curve: MergingCurve, panel: _Panel, readouts: bool) -> str:
         read = _spread_out(thinned([panel.x(size) for size in sizes], _highest(curve, sizes)), _MAX_READOUTS)
         chosen = [sizes[i] for i in read]
         values = [[e for e in (curve.error_at(n), curve.test_error_at(n)) if e is not None] for n in chosen]
-        labels = [f"{plural(n, 'group')}: {_errors_at(curve, n)}" for n in chosen]
+        labels = [f"{how_many(n, 'groups')}: {_errors_at(curve, n)}" for n in chosen]
         parts.append(panel.readouts(chosen, values, labels, stops=len(sizes) <= MAX_STOPS))
     return "".join(parts)
 
@@ -218,7 +219,7 @@ def _marks(curve: MergingCurve, panel: _Panel) -> str:
         place, error, test = panel.x(size), curve.error_at(size), curve.test_error_at(size)
         height = panel.top - 22 + 15 * row
         parts.append(line(place, height - 8, place, panel.bottom, "mark"))
-        label = f"{name}: {plural(size, 'group')}"
+        label = f"{name}: {how_many(size, 'groups')}"
         space, right = _LETTER * len(label) + 6, panel.layout.right
         start = place + 6 if place + space <= right else max(0.0, min(place, right) - space)
         parts.append(text(label, start, height, "mark-label"))
@@ -238,7 +239,7 @@ def _criterion_curve(curve: MergingCurve, panel: _Panel, readouts: bool) -> str:
         parts.append(line(panel.x(curve.n_groups), panel.top, panel.x(curve.n_groups), panel.bottom, "mark"))
     read = _spread_out(kept, _MAX_READOUTS) if readouts else []
     sizes, values = [curve.criterion_sizes[i] for i in read], [[curve.criterion_values[i]] for i in read]
-    labels = [f"{plural(size, 'group')}: {number(value)}" for size, (value,) in zip(sizes, values, strict=True)]
+    labels = [f"{how_many(size, 'groups')}: {number(value)}" for size, (value,) in zip(sizes, values, strict=True)]
     parts.append(panel.readouts(sizes, values, labels, stops=False))
     return "".join(parts)
 
@@ -267,7 +268,7 @@ def comparison_chart(comparison: Comparison, layout: Layout = WIDE) -> str:
         drawn = path(points, f"reach {kind}") + path(points, "line", dash=dash) + _knots(points)
         ends = {comparison.sizes[0]: result.errors[0], comparison.sizes[-1]: result.errors[-1]}
         label = f"{shortened(result.name, 40)}: " + ", ".join(
-            f"{percent(error)} with {plural(size, 'group')}" for size, error in ends.items()
+            f"{percent(error)} with {how_many(size, 'groups')}" for size, error in ends.items()
         )
         left = layout.left + place % n_columns * (layout.right - layout.left) / n_columns
         top = legend_top + 18 * (place // n_columns)

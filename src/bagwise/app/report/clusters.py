@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bagwise._utils.text import how_many
 from bagwise.display.icicle import N_TONES
 from bagwise.display.svg import N_LEVELS, element, text
-from bagwise.display.texts import fixed, percent, plural
+from bagwise.display.texts import fixed, percent
 
 if TYPE_CHECKING:
     from bagwise.clustering import ClusterNumbers
@@ -163,7 +164,7 @@ def about_number_of_clusters(n: int, method: str, numbers: ClusterNumbers | None
     3 is a suggestion: the number at which halves of the items agree most about clusters (0.95 of 1).
     Choose another one by -c.
     """
-    said = [f"{plural(n, 'cluster')} by {method}."]
+    said = [f"{how_many(n, 'clusters')} by {method}."]
     if numbers is None:
         return said
     stable = f"{numbers.stability_of(numbers.suggested) or 0:.2f} of 1"
@@ -186,20 +187,20 @@ def agreement_line(agreement: tuple[float, float, int, int]) -> str:
     """
     nmi, ari, n_items, n_classes = agreement
     return (
-        f"Agreement with the labels of {plural(n_items, 'item')}, {plural(n_classes, 'class')}, which were not used: "
-        f"NMI {nmi:.2f}, adjusted Rand index {ari:.2f}."
+        f"Agreement with the labels of {how_many(n_items, 'items')}, {how_many(n_classes, 'classes')}, which were not "
+        f"used: NMI {nmi:.2f}, adjusted Rand index {ari:.2f}."
     )
 
 
 def about_clusters(summary: ClusterSummary) -> list[tuple[str]]:
     """Say what was clustered, how many clusters there are and why, and the agreement with labels, in sentences."""
     n = len(summary.cards)
-    said = [(f"{plural(summary.n_items, 'item')} in {plural(n, 'cluster')}, found without labels.",)]
+    said = [(f"{how_many(summary.n_items, 'items')} in {how_many(n, 'clusters')}, found without labels.",)]
     if summary.numbers is not None:
         why = about_number_of_clusters(n, summary.method, summary.numbers, "bagwise cluster -c N")
         said += [(line,) for line in why[1:]]
     if summary.n_unknown:
-        said.append((f"{plural(summary.n_unknown, 'item')} without words of the vocabulary: in no cluster.",))
+        said.append((f"{how_many(summary.n_unknown, 'items')} without words of the vocabulary: in no cluster.",))
     return said
 
 
@@ -271,7 +272,7 @@ def map_chart(summary: ClusterSummary) -> str:
         x, y = np.median(own, axis=0).tolist()
         numbers.append(text(str(number), x, y, "dot-number", "middle"))
     names = {card.number: card.name for card in summary.cards}
-    label = f"Map of {plural(len(points), 'item')} in {plural(len(names), 'cluster')}"
+    label = f"Map of {how_many(len(points), 'items')} in {how_many(len(names), 'clusters')}"
     return element(
         "svg", *drawn, *numbers, class_="map", viewBox=f"0 0 {_WIDTH:.0f} {_HEIGHT:.0f}", role="img", aria_label=label
     )

@@ -89,7 +89,7 @@ def heat_picture(
 
 def fades(model: Any) -> bool:
     """Whether weights of places are drawn smoothly: those of regions of a network, see `spread_weights`."""
-    return any(record.name == "NetworkFeatures" for record in getattr(model, "descriptor_records", ()))
+    return any(one.name == "NetworkFeatures" for one in getattr(model, "descriptors", ()))
 
 
 def spread_weights(

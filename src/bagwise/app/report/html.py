@@ -20,6 +20,7 @@ from typing import Any
 
 from bagwise._io.atomic import write_atomically
 from bagwise._utils.extras import require
+from bagwise._utils.text import count, how_many
 from bagwise.app.report import sentences, views
 from bagwise.app.report.charts import NARROW, WIDE, comparison_chart, level_from, merging_chart
 from bagwise.app.report.clusters import map_chart
@@ -28,7 +29,7 @@ from bagwise.app.report.sentences import Name, Phrase, Sentence, Strong
 from bagwise.display import texts
 from bagwise.display.icicle import N_TONES, icicle_chart, script_data, tree_script
 from bagwise.display.svg import DARK, LIGHT, N_LEVELS, bar, shades
-from bagwise.display.texts import count, one_line, percent, percent_of
+from bagwise.display.texts import one_line, percent, percent_of
 from bagwise.errors import BagwiseError
 
 __all__ = ["chart_file", "render_comparison", "render_page", "render_report", "render_results", "write_comparison"]
@@ -248,7 +249,7 @@ def _environment() -> Any:
         "percent": percent,
         "percent_or_dash": lambda fraction: "–" if fraction is None else percent(fraction),
         "plain": texts.plain,
-        "plural": texts.plural,
+        "how_many": how_many,
         "say": _say,
         "safe_link": _safe_link,
         "seconds": texts.seconds,

@@ -8,13 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from bagwise._io.atomic import write_atomically
+from bagwise._utils.text import count, how_many
 from bagwise.app.report import sentences
 from bagwise.app.report.charts import comparison_chart, heat_map, merging_chart
 from bagwise.app.report.data import Comparison, Example, ReportData, WordGroup
 from bagwise.app.report.html import chart_file
 from bagwise.app.report.views import LIMITS, examples_by_class, lowest_errors, score_parts, shown_groups, table_rows
 from bagwise.display.pictures import mosaic, thumbnail
-from bagwise.display.texts import count, digits_for, fixed, one_line, percent, plain, plural, seconds
+from bagwise.display.texts import digits_for, fixed, one_line, percent, plain, seconds
 from bagwise.errors import BagwiseError
 
 __all__ = ["comparison_table", "escaped", "write_comparison_markdown", "write_markdown"]
@@ -248,7 +249,7 @@ def _groups(data: ReportData, folder: Path) -> list[str]:
     about = _say(*sentences.about_groups(shown, data.groups))
     parts = ["## Word groups", about, _table(head, rows, left=(1, len(head) - 2, len(head) - 1))]
     if len(shown) < len(data.groups):
-        parts.append(f"{plural(len(data.groups) - len(shown), 'group')} that decide less are not in this table.")
+        parts.append(f"{how_many(len(data.groups) - len(shown), 'groups')} that decide less are not in this table.")
     return parts
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bagwise._utils.text import count, how_many
 from bagwise.app.report.data import (
     Baseline,
     ClassCount,
@@ -18,7 +19,7 @@ from bagwise.app.report.data import (
     ReportData,
     WordGroup,
 )
-from bagwise.display.texts import count, percent, percent_of, plural, seconds
+from bagwise.display.texts import percent, percent_of, seconds
 
 __all__ = ["Confused", "Meaning", "Name", "Phrase", "Sentence", "Strong", "about_baselines", "about_classes"]
 __all__ += [
@@ -64,7 +65,7 @@ def about_model(data: ReportData) -> Sentence:
         if n_groups is None:
             return ()
         return (
-            f"The model describes items by {plural(n_groups, 'group')} of words, for search and clusters; it was "
+            f"The model describes items by {how_many(n_groups, 'groups')} of words, for search and clusters; it was "
             "learned without classes, so nothing is known about its errors.",
         )
     if curve is None or not curve.measured or curve.n_groups is None:
@@ -72,7 +73,7 @@ def about_model(data: ReportData) -> Sentence:
     error, compared, how = _compared(curve, data.baselines)
     if error is None:
         return ()
-    known = plural(len(data.classes), "class")
+    known = how_many(len(data.classes), "classes")
     said: list[str] = [f"The model tells {known} apart with ", Strong(f"an error of {percent(error)}"), f" {how}"]
     if compared is not None:
         baseline, its = compared
@@ -90,9 +91,9 @@ def _compared(
     test, error = curve.test_error_at(curve.n_groups), curve.error_at(curve.n_groups)
     if test is not None and not curve.test_is_training and (strongest is None or strongest.test_error is not None):
         found = None if strongest is None or strongest.test_error is None else (strongest, strongest.test_error)
-        return test, found, f"on {plural(curve.n_test, 'test item')}"
+        return test, found, f"on {how_many(curve.n_test, 'test items')}"
     if error is None:
-        return (None if curve.test_is_training else test), None, f"on {plural(curve.n_test, 'test item')}"
+        return (None if curve.test_is_training else test), None, f"on {how_many(curve.n_test, 'test items')}"
     found = None if strongest is None else (strongest, strongest.error)
     return error, found, f"in {curve.protocol or 'cross-validation'}"
 
@@ -133,12 +134,12 @@ def about_classes(classes: Sequence[ClassCount]) -> list[Sentence]:
     """Give the numbers of items and classes, and the smallest and largest class."""
     n_train = sum(one.n_train for one in classes)
     n_test = sum(one.n_test or 0 for one in classes)
-    text = f"Trained on {plural(n_train, 'item')} of {plural(len(classes), 'class')}"
-    text += f", tested on {plural(n_test, 'item')}." if n_test else "."
+    text = f"Trained on {how_many(n_train, 'items')} of {how_many(len(classes), 'classes')}"
+    text += f", tested on {how_many(n_test, 'items')}." if n_test else "."
     sentences: list[Sentence] = [(text,)]
     smallest, largest = (choose(classes, key=lambda one: one.n_train) for choose in (min, max))
     if smallest.n_train != largest.n_train:
-        ends = f" ({plural(smallest.n_train, 'item')}), the largest ", f" ({plural(largest.n_train, 'item')})."
+        ends = f" ({how_many(smallest.n_train, 'items')}), the largest ", f" ({how_many(largest.n_train, 'items')})."
         sentences.append(("The smallest class is ", Name(smallest.name), ends[0], Name(largest.name), ends[1]))
     return sentences
 
@@ -152,11 +153,13 @@ def about_curve(curve: MergingCurve) -> list[Sentence]:
     if curve.n_groups is not None and curve.n_groups not in (curve.one_se, best):
         error = curve.error_at(curve.n_groups)
         shown = "the error was not measured at this size" if error is None else f"its error is {percent(error)}"
-        sentences.append((f"The model has {plural(curve.n_groups, 'group')}; {shown}.",))
+        sentences.append((f"The model has {how_many(curve.n_groups, 'groups')}; {shown}.",))
     for which, place in {"smallest": 0, "largest": len(curve.sizes) - 1}.items():
         size, error = curve.sizes[place], curve.errors[place]
         if size not in (best, curve.one_se, curve.n_groups):
-            sentences.append((f"With {plural(size, 'group')}, the {which} size tried, the error is {percent(error)}.",))
+            sentences.append(
+                (f"With {how_many(size, 'groups')}, the {which} size tried, the error is {percent(error)}.",)
+            )
     return sentences
 
 
@@ -165,11 +168,11 @@ def _about_one_se(curve: MergingCurve, best: int, lowest: float) -> Sentence:
     error, name = curve.error_at(size), "error by cross-validation" if curve.test_sizes else "error"
     if size is not None and size != best and error is not None and spread is not None and error <= lowest + spread:
         return (
-            f"The {name} with {plural(size, 'group')} is within one standard error of the lowest: {percent(error)}, "
+            f"The {name} with {how_many(size, 'groups')} is within one standard error of the lowest: {percent(error)}, "
             f"against {percent(lowest)} with {count(best)}.",
         )
     more = "" if spread is None else f", with a standard error of {percent(spread)}"
-    return (f"The {name} is lowest with {plural(best, 'group')}: {percent(lowest)}{more}.",)
+    return (f"The {name} is lowest with {how_many(best, 'groups')}: {percent(lowest)}{more}.",)
 
 
 class Meaning(NamedTuple):
@@ -183,7 +186,7 @@ def what_errors_mean(curve: MergingCurve) -> list[Meaning]:
     """Say what the errors of cross-validation and of the test mean, and which one to quote."""
     error = curve.error_at(curve.n_groups)
     spread = curve.standard_error_at(curve.n_groups)
-    of_model = "" if curve.n_groups is None else f" with {plural(curve.n_groups, 'group')}"
+    of_model = "" if curve.n_groups is None else f" with {how_many(curve.n_groups, 'groups')}"
     found = []
     if curve.sizes:
         said: list[Sentence] = [
@@ -211,7 +214,7 @@ def what_errors_mean(curve: MergingCurve) -> list[Meaning]:
 
 def _about_test(curve: MergingCurve, of_model: str) -> Meaning:
     test, error = curve.test_error_at(curve.n_groups), curve.error_at(curve.n_groups)
-    items, seen = plural(curve.n_test, "item"), curve.test_seen
+    items, seen = how_many(curve.n_test, "items"), curve.test_seen
     if curve.test_is_training and seen is not None:
         known = "these items" if seen > 0.995 else f"{percent(seen)} of these {items}"
         shown = "" if test is None else f", {percent(test)}{of_model},"
@@ -243,7 +246,7 @@ def about_criterion(curve: MergingCurve) -> Sentence:
         return ()
     name = (" by ", Name(curve.criterion_name)) if curve.criterion_name else ()
     of_model = (
-        "" if curve.n_groups is None else f" The dashed line is the model, with {plural(curve.n_groups, 'group')}."
+        "" if curve.n_groups is None else f" The dashed line is the model, with {how_many(curve.n_groups, 'groups')}."
     )
     return ("What is left of the criterion after merging", *name, f" to each number of groups.{of_model}")
 
@@ -285,7 +288,7 @@ def about_confusion(confusion: ConfusionMatrix) -> Sentence:
     if items == 0:
         return ("No items were classified.",)
     were = "was" if wrong == 1 else "were"
-    return (f"{count(wrong)} of {plural(items, 'item')} {were} misclassified: {percent_of(wrong, items)}.",)
+    return (f"{count(wrong)} of {how_many(items, 'items')} {were} misclassified: {percent_of(wrong, items)}.",)
 
 
 class Confused(NamedTuple):
@@ -317,16 +320,16 @@ def most_confused(confusion: ConfusionMatrix, n: int = 8) -> list[Confused]:
 
 def about_pair(pair: Confused) -> Sentence:
     """Give how often a class was mistaken for another."""
-    times = f": {count(pair.times)} of {plural(pair.of, 'item')}, {percent_of(pair.times, pair.of)}."
+    times = f": {count(pair.times)} of {how_many(pair.of, 'items')}, {percent_of(pair.times, pair.of)}."
     return (Name(pair.true), " classified as ", Name(pair.predicted), times)
 
 
 def about_groups(shown: Sequence[WordGroup], groups: Sequence[WordGroup]) -> list[Sentence]:
     """Give the numbers of groups and words, how groups are sorted, and what the measure is."""
-    words = plural(sum(group.n_words for group in groups), "word")
+    words = how_many(sum(group.n_words for group in groups), "words")
     decided = any(group.decides > 0 for group in groups)
     with_classes = any(group.classes for group in groups)
-    whole = f"{plural(len(groups), 'group')} of {words}"
+    whole = f"{how_many(len(groups), 'groups')} of {words}"
     sorted_by = "those that decide most" if decided else "the most frequent"
     whole += f", {sorted_by} first"
     if len(shown) < len(groups):
@@ -374,7 +377,7 @@ def about_comparison(comparison: Comparison) -> list[Sentence]:
             lowest, place, name = min(
                 (error, place, result.name) for result in results for place, error in enumerate(result.errors)
             )
-            features = plural(comparison.sizes[place], "group" if who == "merging" else "feature")
+            features = how_many(comparison.sizes[place], "groups" if who == "merging" else "features")
             where = "" if name.startswith("all words") else f" with {features}"
             sentences.append((f"The lowest error of {who} is {percent(lowest)}, by ", Name(name), f"{where}."))
         return sentences
@@ -383,7 +386,7 @@ def about_comparison(comparison: Comparison) -> list[Sentence]:
         best = [Name(result.name) for result in comparison.criteria if result.errors[place] == lowest]
         have = "has" if len(best) == 1 else "have"
         sentences.append(
-            (f"With {plural(size, 'group')}, ", *_listed(best), f" {have} the lowest error, {percent(lowest)}.")
+            (f"With {how_many(size, 'groups')}, ", *_listed(best), f" {have} the lowest error, {percent(lowest)}.")
         )
     fastest, slowest = (choose(comparison.criteria, key=lambda result: result.seconds) for choose in (min, max))
     if fastest.seconds < slowest.seconds:

@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bagwise._utils.text import count, how_many
 from bagwise.app.report import sentences
 from bagwise.app.report.charts import MAX_STOPS, HeatMap, heat_map
 from bagwise.app.report.clusters import TABLE_TITLES, about_clusters, clusters_view
 from bagwise.app.report.data import Baseline, Comparison, ConfusionMatrix, Example, MergingCurve, ReportData, WordGroup
 from bagwise.display import texts
 from bagwise.display.svg import thinned
-from bagwise.display.texts import count, one_line, percent, percent_of
+from bagwise.display.texts import one_line, percent, percent_of
 
 __all__ = ["LIMITS", "Part", "by_decision", "examples_by_class", "lowest_errors", "report_view", "score_parts"]
 __all__ += ["shown_groups", "table_rows"]
@@ -161,12 +162,12 @@ def _key_figures(data: ReportData) -> list[tuple[str, str]]:
         figures.append((count(data.clusters.n_items), "items"))
         figures.append((count(n), "cluster" if n == 1 else "clusters"))
     if curve is not None and curve.n_groups is not None:
-        words = "" if curve.n_words is None else f" of {texts.plural(curve.n_words, 'word')}"
+        words = "" if curve.n_words is None else f" of {how_many(curve.n_words, 'words')}"
         figures.append((count(curve.n_groups), f"groups{words}"))
         error, test = curve.error_at(curve.n_groups), curve.test_error_at(curve.n_groups)
         if test is not None:
             which = "error on training items" if curve.test_is_training else "test error"
-            figures.append((percent(test), f"{which}, {texts.plural(curve.n_test, 'item')}"))
+            figures.append((percent(test), f"{which}, {how_many(curve.n_test, 'items')}"))
         if error is not None:
             figures.append((percent(error), f"error, {curve.protocol}" if curve.protocol else "error"))
         measured = test is not None or error is not None
@@ -256,7 +257,7 @@ def score_parts(example: Example) -> tuple[list[Part], str]:
     found: list[tuple[str, int | None, float]] = [(f"group {number}", number, value) for number, value in shown]
     if example.score is not None:
         if rest:
-            found.append((texts.plural(len(rest), "other group"), None, sum(value for _, value in rest)))
+            found.append((how_many(len(rest), "other groups"), None, sum(value for _, value in rest)))
         found.append(("intercept", None, example.intercept))
     values = [value for *_, value in found]
     digits = texts.digits_for(max(map(abs, values), default=0.0))

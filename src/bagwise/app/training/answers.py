@@ -54,9 +54,9 @@ def answers_of(model: Model, ids: list[str], histograms: Any) -> list[Answer]:
 
     Examples
     --------
-    >>> from bagwise.sources import TableCollection
+    >>> from bagwise.sources import Collection
     >>> from bagwise.app import fit_model
-    >>> rows = TableCollection(np.array([[4, 1, 0], [1, 0, 5]] * 3), list("abcdef"), [("cat",), ("dog",)] * 3)
+    >>> rows = Collection.from_matrix(np.array([[4, 1, 0], [1, 0, 5]] * 3), list("abcdef"), [("cat",), ("dog",)] * 3)
     >>> model = fit_model(rows, n_groups=2, folds=0)
     >>> [(one.id, one.predicted, one.runner_up) for one in answers_of(model, rows.ids[:2], rows.X[:2])]
     [('a', 'cat', 'dog'), ('b', 'dog', 'cat')]
@@ -117,7 +117,7 @@ class Answers:
                 self.skipped.extend(error.skipped)
                 continue
             self.skipped.extend(found.skipped)
-            ids = [batch.ids[k] for k in found.kept]
+            ids = batch[found.kept].ids
             if self.model.modality != "table":
                 words = np.asarray(abs(found.matrix).sum(axis=1)).ravel()
                 self.without_words.extend(id for id, n in zip(ids, words.tolist(), strict=True) if n == 0)

@@ -90,9 +90,9 @@ def baselines_of(model: Model, evaluation: Evaluation | None = None) -> tuple[Ba
 
     Examples
     --------
-    >>> from bagwise.sources import TableCollection
+    >>> from bagwise.sources import Collection
     >>> from bagwise.app import fit_model
-    >>> rows = TableCollection(np.array([[4, 1, 0], [1, 0, 5]] * 3), list("abcdef"), [("cat",), ("dog",)] * 3)
+    >>> rows = Collection.from_matrix(np.array([[4, 1, 0], [1, 0, 5]] * 3), list("abcdef"), [("cat",), ("dog",)] * 3)
     >>> for one in baselines_of(fit_model(rows, n_groups=2, folds=3)):
     ...     print(one.name, one.error)
     all words, Hellinger, linear SVM 0.0
@@ -161,7 +161,7 @@ def _color_words(data: WordData) -> slice | None:
     """Return the words of the descriptor of colours, if there are others beside it."""
     if len(data.vocabularies) < 2:
         return None
-    names = [record.name for record in getattr(data.vectorizer, "descriptor_records", ())]
+    names = [one.name for one in getattr(data.vectorizer, "descriptors", ())]
     if _COLORS not in names:
         return None
     place = names.index(_COLORS)

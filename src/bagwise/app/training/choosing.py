@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bagwise._utils.text import percent
 from bagwise.app.options import FitOptions
 from bagwise.app.training.vectorizing import make_vectorizer
 from bagwise.codebooks.normalizing import normalize_rows
@@ -108,7 +109,7 @@ def _chosen(options: FitOptions, collection: Collection, looked: _Look) -> tuple
     if not found:  # nothing could be read; the fit tells
         return by_hand, ()
     best = min(found, key=lambda name: found[name])
-    told = ", ".join(f"{error:.1%} with {name}" for name, error in found.items())
+    told = ", ".join(f"{percent(error)} with {name}" for name, error in found.items())
     return best, (
         f"Images of {looked.side} pixels are small, so descriptors were compared on {len(sample[0])} of them: errors "
         f"in cross-validation of {told}. They are described by {best}.",
@@ -117,7 +118,7 @@ def _chosen(options: FitOptions, collection: Collection, looked: _Look) -> tuple
 
 def _sample_of_classes(collection: Collection) -> tuple[Collection, NDArray[np.int64]] | None:
     """Return some items of each class of enough items, evenly spaced, and their classes; None without two of these."""
-    labels = [item.label for item in collection]
+    labels = collection.labels.tolist()
     sizes = Counter(label for label in labels if label is not None)
     names = sorted(name for name, size in sizes.items() if size >= _FOLDS)
     if len(names) < 2:
@@ -161,4 +162,4 @@ def _error(name: str, options: FitOptions, items: Collection, codes: NDArray[np.
 def _in_color(names: str) -> bool:
     """Whether one of the descriptors needs colours."""
     known = map(registry.named_descriptor, registry.split_names(names))
-    return any(registry.DESCRIPTORS[one[0]].color for one in known if one is not None)
+    return any(registry.descriptor_class(one[0]).color is True for one in known if one is not None)

@@ -254,8 +254,11 @@ def _common_words(first: Model, second: Model) -> NDArray[np.int64]:
 
 def same_vocabulary(first: Model, second: Model) -> bool:
     """Whether both models count the same words in the same way, so that histograms of one serve the other."""
-    plain = ("modality", "tokenizer", "pyramid", "word_names", "descriptor_records")
+    plain = ("modality", "tokenizer", "pyramid", "word_names")
     if any(getattr(first, name) != getattr(second, name) for name in plain):
+        return False
+    described, others = ([(one.name, one.parameters) for one in model.descriptors] for model in (first, second))
+    if described != others:
         return False
     if first.hierarchy.n_words != second.hierarchy.n_words or len(first.codebooks) != len(second.codebooks):
         return False

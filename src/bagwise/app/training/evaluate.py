@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import confusion_matrix
 
+from bagwise._utils.text import percent
 from bagwise.app.model import Model, PathErrors
 from bagwise.app.model.vectorizers import Progress, WordSample, no_progress
 from bagwise.app.options import FitOptions
@@ -27,7 +28,7 @@ from bagwise.app.training.method import (
     folds_of,
     make_svm,
 )
-from bagwise.app.training.preparing import Prepared, class_codes, prepare
+from bagwise.app.training.preparing import Prepared, prepare
 from bagwise.app.training.references import references_for, score_reference
 from bagwise.app.training.seen import SeenItems, seen_items
 from bagwise.distributed.executors import executor_of
@@ -97,7 +98,7 @@ class Evaluation:
             wrong = self.at(model.n_groups) != self.codes
         if model.path is not None and model.n_groups in model.path.sizes:
             error = model.path.errors[model.path.sizes.index(model.n_groups)]
-            validated = f" For new items, {model.path.protocol} gave {100 * error:.1f} %."
+            validated = f" For new items, {model.path.protocol} gave {percent(error)}."
         return self.seen.sentence(wrong, validated, where)
 
     def confusion(self, size: int) -> NDArray[np.int64]:
@@ -128,9 +129,9 @@ def evaluate_model(
 
     Examples
     --------
-    >>> from bagwise.sources import TableCollection
+    >>> from bagwise.sources import Collection
     >>> from bagwise.app import evaluate_model, fit_model
-    >>> rows = TableCollection(np.array([[3, 1], [0, 1], [2, 0], [1, 2]]), list("1234"), [("a",), ("b",)] * 2)
+    >>> rows = Collection.from_matrix(np.array([[3, 1], [0, 1], [2, 0], [1, 2]]), list("1234"), [("a",), ("b",)] * 2)
     >>> evaluate_model(fit_model(rows, n_groups=2, folds=0), rows).confusion(2)
     array([[2, 0],
            [0, 2]])
@@ -149,7 +150,7 @@ def evaluate_model(
     n_samples = N_SAMPLED_ITEMS if model.modality == "images" else 0
     found = count_words(model, collection, chosen, n_samples=n_samples, progress=progress, client=client)
     collection = collection[found.kept]
-    codes = class_codes(collection, model.classes)
+    codes = collection.codes_in(model.classes)
     n_words, path = model.hierarchy.n_words, model.path
     usual = {model.n_groups, *(path_sizes(n_words) if path is None else path.sizes)}
     sizes = tuple(size for size in model.heads if size in usual) or tuple(model.heads)
@@ -172,7 +173,7 @@ def evaluate_model(
 
 def _labelled(collection: Collection, model: Model) -> Collection:
     """Return the items with a label; raise an error for labels that the model does not know."""
-    has = np.array([bool(item.labels) for item in collection], dtype=np.bool_)
+    has = collection.n_labels > 0
     if not has.any():
         raise BagwiseError(
             f"The {len(collection)} items of {collection.source} have no labels, so there is no error to estimate. "
@@ -180,7 +181,7 @@ def _labelled(collection: Collection, model: Model) -> Collection:
             f"by {argument('label')}." + "".join(f" {note}" for note in collection.notes)
         )
     labelled = collection if has.all() else collection[has]
-    unknown = sorted({str(item.label) for item in labelled} - set(model.classes))
+    unknown = sorted(set(labelled.labels.tolist()) - set(model.classes))
     if unknown:
         raise BagwiseError(
             f"{collection.source} has items labelled {', '.join(map(repr, unknown[:3]))}, which the model does not "
@@ -250,9 +251,9 @@ def compare_criteria(
 
     Examples
     --------
-    >>> from bagwise.sources import TableCollection
+    >>> from bagwise.sources import Collection
     >>> from bagwise.app import compare_criteria
-    >>> rows = TableCollection(np.array([[4, 1, 0], [1, 0, 5]] * 3), list("abcdef"), [("cat",), ("dog",)] * 3)
+    >>> rows = Collection.from_matrix(np.array([[4, 1, 0], [1, 0, 5]] * 3), list("abcdef"), [("cat",), ("dog",)] * 3)
     >>> [(one.name, one.path.errors) for one in compare_criteria(rows, ["csm", "aib"], folds=3, sizes=[2])]
     [('csm', (0.0,)), ('aib', (0.0,))]
     """

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise._utils.text import agree, how_many
+from bagwise._utils.text import agree, how_many, percent
 from bagwise.app.model import Model, PathErrors
 from bagwise.app.model.vectorizers import Progress, no_progress
 from bagwise.app.options import FitOptions
@@ -239,7 +239,9 @@ def _fewer_than_classes(n_groups: int, n_classes: int, method: Method, path: Pat
         return f"{note}. Groups as many as classes, or more, tell classes apart better."
     found = dict(zip(path.sizes, path.errors, strict=True))
     enough = min(size for size in path.sizes if size >= min(n_classes, path.sizes[-1]))
-    measured = f"an error of {found[n_groups]:.1%} in cross-validation, {found[enough]:.1%} with {enough} groups"
+    measured = (
+        f"an error of {percent(found[n_groups])} in cross-validation, {percent(found[enough])} with {enough} groups"
+    )
     return f"{note}, with {measured}."
 
 

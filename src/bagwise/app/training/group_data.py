@@ -71,7 +71,7 @@ def word_groups(
     weights = class_weights(model, grouped) if model.n_groups in model.heads else None
     patches = typical_patches(model, collection, samples, order[: LIMITS.groups])
     called = model.group_names()
-    regions = any(record.name == "NetworkFeatures" for record in model.descriptor_records)
+    regions = any(one.name == "NetworkFeatures" for one in model.descriptors)
     groups = []
     for group in order.tolist():
         members = members_of[group]
@@ -165,9 +165,9 @@ def deciding(model: Model, features: Any) -> NDArray[np.float64]:
 def _vocabulary(model: Model, words: NDArray[np.int64]) -> str:
     """Return the descriptor of some words if there are several; "" for words of more than one."""
     numbers = set(np.searchsorted(np.cumsum(model.vocabularies), words, side="right").tolist())
-    if len(model.descriptor_records) < 2 or len(numbers) > 1:
+    if len(model.descriptors) < 2 or len(numbers) > 1:
         return ""
-    return model.descriptor_records[numbers.pop()].name
+    return model.descriptors[numbers.pop()].name
 
 
 def class_weights(model: Model, features: Any) -> NDArray[np.float64]:
@@ -200,10 +200,10 @@ def typical_patches(
     A group of words of several vocabularies, whose distances cannot be compared, shows patches of each in turn.
     """
     wanted = set(groups.tolist())
-    described = [record.parameters for record in model.descriptor_records]
-    sides = [patch_side(record) for record in model.descriptor_records] or [DEFAULT_SIDE] * len(model.vocabularies)
-    networks = [record.name == "NetworkFeatures" for record in model.descriptor_records] or [False] * len(sides)
-    weighted = [one.weighted for one in model.assignment or ()] or [False] * len(sides)
+    described = [one.parameters for one in model.descriptors]
+    sides = [patch_side(one) for one in model.descriptors] or [DEFAULT_SIDE] * len(model.vocabularies)
+    networks = [one.name == "NetworkFeatures" for one in model.descriptors] or [False] * len(sides)
+    weighted = [one.by_length for one in model.assignment or ()] or [False] * len(sides)
     vocabulary_of = np.repeat(np.arange(len(sides)), model.vocabularies)
     found: dict[int, list[list[tuple[float, int, NDArray[Any]]]]] = {group: [[] for _ in sides] for group in wanted}
     for number, sample in samples.items():

@@ -16,16 +16,24 @@ from bagwise.app.training.parts import transform_parts
 from bagwise.app.training.provenance import versions
 from bagwise.distributed.executors import Executor, executor_of
 from bagwise.errors import BagwiseError, OptionError
+from bagwise.sources.archives import is_archive
 from bagwise.sources.collection import Collection
-from bagwise.sources.columns import chosen_column
-from bagwise.sources.delimited import column_names
 from bagwise.sources.frames import is_frame
 from bagwise.sources.items import SkippedItemsWarning
 from bagwise.sources.limits import as_limits
 from bagwise.sources.manifests import as_manifest
 from bagwise.sources.media import images_in_mode
-from bagwise.sources.opening import SeveralModalities, has_endings, modality_of, open_collection
-from bagwise.sources.places import ending
+from bagwise.sources.opening import (
+    SeveralModalities,
+    column_names,
+    found_source,
+    has_endings,
+    located,
+    modality_of,
+    open_collection,
+)
+from bagwise.sources.places import Listing, ending
+from bagwise.sources.roles import columns_of
 
 __all__ = ["N_SAMPLED_ITEMS", "READING", "count_words", "first_labels", "open_items", "open_source", "reading_of"]
 __all__ += ["step_cache"]
@@ -64,13 +72,15 @@ def open_source(source: Any, options: FitOptions, executor: Executor | None = No
         given["storage_options"] = options.storage_options
     if executor is not None:
         given["mapping"] = executor.mapping("Listing shards")
-    modality = modality_of(source, given) if options.modality == "auto" else options.modality
+    modality = options.modality
+    if modality == "auto":
+        source, modality = located(source, given)
     if modality == "records":
-        given["on_error"] = options.on_error
+        given["on_error"] = options.on_error or "skip"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SkippedItemsWarning)  # those who read items tell of these, too
         collection = open_collection(source, modality, **given)
-    several = next((item for item in collection if len(item.labels) > 1), None) if options.labels else None
+    several = collection.several() if options.labels else None
     if several is not None:
         first, second, *_ = several.labels
         raise BagwiseError(
@@ -116,7 +126,7 @@ def open_items(
         given = reading_options(options)
         collection = open_frame_like(source, model.modality, model.options, model.word_names, **given)
     else:
-        source = place_of(source, options)
+        source = _listed(source, options)
         options = options.with_changes(modality=_modality_for(model, source, options))
         _check_modality(model, "texts" if options.modality == "records" else options.modality, os.fspath(source))
         options = options.with_changes(**_as_in_fit(model, source, options))
@@ -124,7 +134,16 @@ def open_items(
         collection = open_source(source, options, executor, **words)
     if not len(collection):
         raise BagwiseError(f"{collection.source} has no items.")
-    return images_in_mode(collection, "rgb") if any(record.color for record in model.descriptor_records) else collection
+    return images_in_mode(collection, "rgb") if any(one.color for one in model.descriptors) else collection
+
+
+def _listed(source: Any, options: FitOptions) -> Any:
+    """Return a folder or an archive as it was listed, so that this is done once; others as they are."""
+    place = place_of(source, options)
+    if options.modality != "auto" or (ending(os.fspath(place)) and not is_archive(os.fspath(place))):
+        return place
+    found = found_source(place, as_limits(options.limits))
+    return found if isinstance(found, Listing) else place
 
 
 def _modality_for(model: Model, source: Any, options: FitOptions) -> str:
@@ -136,7 +155,7 @@ def _modality_for(model: Model, source: Any, options: FitOptions) -> str:
         model.modality == "texts"
         and "text" not in given
         and model.options.get("text") is not None
-        and chosen_column(model.options["text"], column_names(source, as_limits(options.limits))) is not None
+        and columns_of(model.options["text"], column_names(source, as_limits(options.limits))) is not None
     ):
         return "records"
     try:
@@ -177,9 +196,11 @@ def _as_in_fit(model: Model, source: Any, options: FitOptions) -> dict[str, Any]
             source, as_limits(options.limits), sep=options.sep, sheet=options.sheet, encoding=options.encoding
         )
         for name in ("text", "label", "id", "split") if options.modality == "records" else ("label", "id", "split"):
-            known = None if fitted.get(name) is None else chosen_column(fitted[name], there)
+            known = None if fitted.get(name) is None else columns_of(fitted[name], there)
             if getattr(options, name) is None and known is not None:
-                changes[name] = known
+                changes[name] = ",".join(known)
+    if options.modality == "table" and options.missing is None:
+        changes["missing"] = fitted.get("missing")
     return changes
 
 
@@ -215,7 +236,7 @@ def count_words(
     options = FitOptions() if options is None else options
     if client is not None:
         return transform_parts(model.vectorizer, collection, options, executor_of(client, progress), n_samples)
-    reading = {name: getattr(options, name) for name in ("on_error", "n_jobs", "cache")}
+    reading = {"on_error": options.on_error or "skip", "n_jobs": options.n_jobs, "cache": options.cache}
     report = progress or no_progress
     steps = step_cache(options, report)
     return model.vectorizer.transform(collection, **reading, n_samples=n_samples, progress=report, steps=steps)

@@ -36,8 +36,8 @@ from bagwise.app.training.preparing import WordData
 from bagwise.app.training.sums import add_scatters, blocks_to_merge, weighted_by
 from bagwise.codebooks.normalizing import WordWeighting
 from bagwise.distributed.executors import Executor
-from bagwise.merging.constrained import statistics_of
 from bagwise.merging.criteria import Criterion, resolve_criterion
+from bagwise.merging.edits import statistics_of
 from bagwise.merging.engine import Engine
 from bagwise.merging.group_statistics import GroupStatistics
 from bagwise.merging.hierarchy import Hierarchy

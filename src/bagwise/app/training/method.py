@@ -21,6 +21,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.utils.parallel import Parallel, delayed
 
+from bagwise._utils.text import percent
 from bagwise._utils.threads import one_blas_thread
 from bagwise.app.model import Head
 from bagwise.app.model.vectorizers import Progress, no_progress
@@ -304,8 +305,8 @@ def unequal_groups(groups: NDArray[np.int64], totals: NDArray[np.float64]) -> st
     shares = sizes[sizes > 0] / sizes.sum()
     effective = float(np.exp(-(shares * np.log(shares)).sum()))
     return (
-        f"{few} of {len(sizes)} groups hold {shares[:few].sum():.1%} of all occurrences of words. That is as much as "
-        f"{effective:.1f} groups of equal size, and tells little about an item. Use another criterion, stop "
+        f"{few} of {len(sizes)} groups hold {percent(shares[:few].sum())} of all occurrences of words. That is as much "
+        f"as {effective:.1f} groups of equal size, and tells little about an item. Use another criterion, stop "
         "words, or fewer words."
     )
 

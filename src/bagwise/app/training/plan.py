@@ -15,14 +15,13 @@ from bagwise.app.model.visual import N_SAMPLED_VECTORS, VisualVectorizer
 from bagwise.app.options import FitOptions, check_options
 from bagwise.app.training.fit import DEFAULT_GROUPS, check_groups
 from bagwise.app.training.method import adapt_to_table, choose_method, folds_of, sizes_of
-from bagwise.app.training.preparing import class_codes, class_names, enough_for_folds, open_training
+from bagwise.app.training.preparing import class_names, enough_for_folds, open_training
 from bagwise.app.training.vectorizing import make_vectorizer
 from bagwise.codebooks.pyramids import n_cells, resolve_pyramid
 from bagwise.errors import BagwiseError
 from bagwise.merging.criteria import resolve_criterion
 from bagwise.merging.criteria.base import AdditiveScore
 from bagwise.sources.collection import Collection
-from bagwise.sources.tables import TableCollection
 
 __all__ = ["FitPlan", "plan_fit"]
 
@@ -119,9 +118,9 @@ def plan_fit(source: Any, **options: Any) -> FitPlan:
     Examples
     --------
     >>> import numpy as np
-    >>> from bagwise.sources import TableCollection
+    >>> from bagwise.sources import Collection
     >>> from bagwise.app import plan_fit
-    >>> rows = TableCollection(np.array([[4, 1, 0], [1, 0, 5]] * 3), list("abcdef"), [("cat",), ("dog",)] * 3)
+    >>> rows = Collection.from_matrix(np.array([[4, 1, 0], [1, 0, 5]] * 3), list("abcdef"), [("cat",), ("dog",)] * 3)
     >>> plan = plan_fit(rows, n_groups=2, folds=3)
     >>> plan.n_items, plan.n_words, plan.criterion, plan.sizes, plan.n_folds
     (6, 3, 'classifier', (2, 3), 3)
@@ -132,18 +131,18 @@ def plan_fit(source: Any, **options: Any) -> FitPlan:
         raise BagwiseError(f"{collection.source} has no items to learn from.")
     check_options(chosen, collection.modality)
     n, modality, classes = len(collection), collection.modality, class_names(collection, chosen)
-    codes = class_codes(collection, classes) if classes else None
+    codes = collection.codes_in(classes) if classes else None
     pyramid = resolve_pyramid(chosen.pyramid)
     words = _words_of(collection, chosen, len(classes), len(pyramid))
     n_words = sum(words.vocabularies)
     if n_words < 2:
         raise BagwiseError(f"{collection.source} has {how_many(n_words, 'words')}; merging needs at least 2.")
     check_groups(chosen, n_words)
-    if not classes and any(item.labels for item in collection):
+    if not classes and collection.classes:
         log.notes.append("All items are of one class, so words were merged without using classes.")
     validated = codes is not None and enough_for_folds(codes, classes, chosen, log)
     method = choose_method(chosen, modality, len(classes), words.vocabularies)
-    if isinstance(collection, TableCollection):
+    if modality == "table":
         method = adapt_to_table(method, collection.X, modality, chosen)
     if method.scaling is not None:
         log.notes.append(f"The {method.scaling}.")
@@ -176,25 +175,25 @@ def plan_fit(source: Any, **options: Any) -> FitPlan:
 def _words_of(collection: Collection, options: FitOptions, n_classes: int, n_grids: int) -> _Words:
     """Read some items, evenly spaced, and return what their words tell of those of all items."""
     n, modality = len(collection), collection.modality
-    if isinstance(collection, TableCollection):
+    if modality == "table":
         table = TableVectorizer()
         X = table.fit_transform(collection).matrix
         return _Words((table.n_words,), (X.nnz if sp.issparse(X) else X.size) / n)
     some = collection[np.unique(np.linspace(0, n - 1, _TEXTS if modality == "texts" else _ITEMS).astype(np.intp))]
     vectorizer = make_vectorizer(options, modality, n_classes=n_classes)
     if isinstance(vectorizer, TextVectorizer):
-        X = vectorizer.fit_transform(some, on_error=options.on_error).matrix
+        X = vectorizer.fit_transform(some, on_error=options.on_error or "skip").matrix
         return _Words((X.shape[1] if len(some) == n else vectorizer.max_words,), X.nnz / X.shape[0])
     assert isinstance(vectorizer, VisualVectorizer)
-    describing = vectorizer.describe(some, on_error=options.on_error, n_jobs=options.n_jobs)
+    describing = vectorizer.describe(some, on_error=options.on_error or "skip", n_jobs=options.n_jobs)
     vectors = [[np.asarray(bags.values) for bags in batch[: len(vectorizer.vocabularies)]] for batch in describing]
     counts = [sum(len(values) for values in column) / len(describing.kept) for column in zip(*vectors, strict=True)]
     if not all(counts):
         raise BagwiseError(f"The first items of {collection.source} have no descriptors, so nothing can be planned.")
     each = zip(counts, vectorizer.vocabularies, vectorizer.assignments, strict=True)
-    per_item = n_grids * sum(min(size, one.n_neighbors * count) for count, size, one in each)
+    per_item = n_grids * sum(min(size, (one.n_entries or size) * count) for count, size, one in each)
     width = max(values.shape[1] for values in vectors[0])
-    names = tuple(record.name for record in vectorizer.descriptor_records)
+    names = tuple(one.name for one in vectorizer.descriptors)
     return _Words(tuple(vectorizer.vocabularies), per_item, names, sum(counts), width)
 
 

@@ -23,7 +23,7 @@ from bagwise.app.training.sums import PartedRows, exceeds, sample_items
 from bagwise.app.training.vectorizing import make_vectorizer
 from bagwise.codebooks.pyramids import n_cells
 from bagwise.distributed.executors import Executor
-from bagwise.errors import BagwiseError, parameter_name
+from bagwise.errors import BagwiseError, argument, parameter_name
 from bagwise.merging.criteria import resolve_criterion
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import Skipped
@@ -33,7 +33,6 @@ __all__ = [
     "Opened",
     "Prepared",
     "WordData",
-    "class_codes",
     "class_names",
     "enough_for_folds",
     "open_training",
@@ -41,6 +40,11 @@ __all__ = [
     "split_source",
     "vectorize",
 ]
+
+# Items that cannot be read stop a fit if they are at least so many, and more than this part of all.
+_MANY, _PART = 5, 0.2
+# Numbers that may be labels, however they are; items of each in the mean where they are more, and whole.
+_MOST_NUMBERS, _TIMES = 20, 10
 
 
 @dataclass(frozen=True)
@@ -194,6 +198,12 @@ def prepare(
         first, n_all = data.skipped[0], len(data.collection) + len(data.skipped)
         n = len(data.skipped)
         some = f"{n} of {n_all} items could not be read and {agree(n, 'was', 'were')} skipped"
+        if options.on_error is None and n >= _MANY and n > _PART * n_all:
+            raise BagwiseError(
+                f"{n} of {n_all} items could not be read, more than a fifth; the first is {first.id}: "
+                f"{first.reason.rstrip('.')}. Correct them, give the {argument('encoding')} of texts, or go on without "
+                f"them by {argument('on_error', 'skip')}."
+            )
         log.notes.append(f"{some}. {first.id}: {first.reason}")
     if data.n_learned_from is not None:
         log.notes.append(
@@ -206,9 +216,9 @@ def prepare(
         raise BagwiseError(f"{collection.source} has {how_many(data.n_words, 'words')}; merging needs at least 2.")
     classes, codes = class_names(data.collection, options, use_classes), None
     if classes:
-        codes = class_codes(data.collection, classes)
+        codes = data.collection.codes_in(classes)
         _check_classes(test, classes)  # all items of a class may have been skipped
-    elif use_classes and any(item.labels for item in data.collection):
+    elif use_classes and data.collection.classes:
         log.notes.append("All items are of one class, so words were merged without using classes.")
     if data.rows is not None:
         data, codes = _sampled(data, data.rows, codes, classes, options, log)
@@ -261,7 +271,7 @@ def vectorize(
         return replace(data, rows=PartedRows(executor, counted, vectorizer.n_words, *grids))
     found = vectorizer.fit_transform(
         collection,
-        on_error=options.on_error,
+        on_error=options.on_error or "skip",
         n_jobs=options.n_jobs,
         n_samples=n_samples,
         pooled=pooled,
@@ -285,7 +295,7 @@ def _test_split(test: Collection | None, classes: tuple[str, ...], log: FitLog) 
     """Return the labelled items of the test split; None, with a note, if there are none."""
     if test is None or not classes:
         return test
-    if not any(item.labels for item in test):
+    if not test.classes:
         n = len(test)
         log.notes.append(
             f"The split test has no labels: {how_many(n, 'items')} of it {agree(n, 'was', 'were')} not used."
@@ -297,7 +307,7 @@ def _test_split(test: Collection | None, classes: tuple[str, ...], log: FitLog) 
 
 
 def _check_classes(test: Collection | None, classes: tuple[str, ...]) -> None:
-    unknown = sorted({str(item.label) for item in test or ()} - set(classes))
+    unknown = [] if test is None else sorted(set(test.labels.tolist()) - set(classes))
     if unknown:
         raise BagwiseError(
             f"The split test has items labelled {', '.join(map(repr, unknown[:3]))}, but the split train has none. "
@@ -307,13 +317,14 @@ def _check_classes(test: Collection | None, classes: tuple[str, ...]) -> None:
 
 def _labelled(collection: Collection, log: FitLog, where: str = "") -> Collection:
     """Remove items without a label, if others have one; raise an error for items with several."""
-    several = next((item for item in collection if len(item.labels) > 1), None)
+    several = collection.several()
     if several is not None:
         raise BagwiseError(
             f"Item {several.id!r} has {len(several.labels)} labels ({', '.join(several.labels[:3])}), but a model "
-            "predicts one. Give each item one label, for instance by Collection.with_labels."
+            "predicts one. Fit a model for each label, with a file that says for each item whether it has it: "
+            f"{argument('labels', 'LABEL.csv')}, with columns filename and label."
         )
-    has = np.array([bool(item.labels) for item in collection], dtype=np.bool_)
+    has = collection.n_labels > 0
     if has.all() or not has.any():
         return collection
     n, left = int((~has).sum()), f"of {how_many(len(has), 'items')}{where}"
@@ -321,9 +332,33 @@ def _labelled(collection: Collection, log: FitLog, where: str = "") -> Collectio
     return collection[has]
 
 
+def _check_numbers(names: tuple[str, ...], collection: Collection) -> None:
+    """Raise an error if labels are rather measurements: many numbers, with fractions or of few items each.
+
+    Whole numbers that count from 0 or 1 are numbers of classes.
+    """
+    n = len(names)
+    if n <= _MOST_NUMBERS:
+        return
+    try:
+        values = sorted(map(float, names))
+    except ValueError:
+        return
+    whole = all(value.is_integer() for value in values)
+    counted = whole and values[0] in (0, 1) and values[-1] - values[0] == n - 1
+    if counted or (whole and len(collection) >= _TIMES * n):
+        return
+    raise BagwiseError(
+        f"The labels are {n} different numbers, from {values[0]:g} to {values[-1]:g}: measurements, not classes. Make "
+        "a few classes of them, such as low, middle and high, use a regression for the numbers themselves, or choose "
+        f"another column by {argument('label')}. If they are names of classes, write them as such, as in c17."
+    )
+
+
 def class_names(collection: Collection, options: FitOptions, use_classes: bool = True) -> tuple[str, ...]:
     """Return the sorted names of at least two classes, or (); raise an error if the criterion needs classes."""
-    names = tuple(sorted({item.label for item in collection if item.label is not None})) if use_classes else ()
+    names = collection.classes if use_classes else ()
+    _check_numbers(names, collection)
     if len(names) >= 2:
         return names
     if options.criterion != "auto" and resolve_criterion(options.criterion).supervised:
@@ -334,9 +369,3 @@ def class_names(collection: Collection, options: FitOptions, use_classes: bool =
             'per class, or use an unsupervised criterion: "clusters", "mmi", "lpp", "linkage".'
         )
     return ()
-
-
-def class_codes(collection: Collection, classes: tuple[str, ...]) -> NDArray[np.int64]:
-    """Return the classes of labelled items, as indices into `classes`."""
-    code = {name: k for k, name in enumerate(classes)}
-    return np.array([code[str(item.label)] for item in collection], dtype=np.int64)

@@ -47,9 +47,9 @@ def fit_report_data(fit: Fit, evaluation: Evaluation | None = None, title: str |
 
     Examples
     --------
-    >>> from bagwise.sources import TableCollection
+    >>> from bagwise.sources import Collection
     >>> from bagwise.app import fit_model, fit_report_data
-    >>> rows = TableCollection(np.array([[4, 1, 0], [1, 0, 5]] * 3), list("abcdef"), [("cat",), ("dog",)] * 3)
+    >>> rows = Collection.from_matrix(np.array([[4, 1, 0], [1, 0, 5]] * 3), list("abcdef"), [("cat",), ("dog",)] * 3)
     >>> data = fit_report_data(fit_model(rows, n_groups=2, folds=3).result)
     >>> data.curve.sizes, data.confusion.n_wrong, [group.n_words for group in data.groups]
     ((2, 3), 0, [1, 2])
@@ -172,8 +172,8 @@ def _facts(model: Model, evaluation: Evaluation | None) -> dict[str, str | int]:
         facts["Classes"] = len(model.classes)
     if evaluation is not None:
         facts["Test items"] = how_many(len(evaluation.collection), model.modality)
-    if model.descriptor_records:
-        facts["Descriptor"] = "; ".join(map(_describe, model.descriptor_records))
+    if model.descriptors:
+        facts["Descriptor"] = "; ".join(map(_describe, model.descriptors))
     criterion, reason = str(model.hierarchy.criterion), provenance.get("criterion_reason")
     criterion = f"{criterion} ({reason})" if reason not in (None, "as given") else criterion
     words = " + ".join(map(str, model.vocabularies)) if len(model.vocabularies) > 1 else model.hierarchy.n_words
@@ -187,8 +187,8 @@ def _facts(model: Model, evaluation: Evaluation | None) -> dict[str, str | int]:
         facts["Weights of words"] = "square roots of relative frequencies"
     soft = [one for one in model.assignment or () if one.name != "hard"]
     if soft:
-        by_length = ", by the square of its length" if soft[0].weighted else ""
-        facts["Assignment"] = f"each descriptor counts for its {soft[0].n_neighbors} nearest words{by_length}"
+        by_length = ", by the square of its length" if soft[0].by_length else ""
+        facts["Assignment"] = f"each descriptor counts for its {soft[0].n_entries} nearest words{by_length}"
     if len(model.pyramid) > 1:
         facts["Pyramid"] = ", ".join(f"{rows}x{columns}" for rows, columns in model.pyramid)
     C = model.options.get("C")

@@ -17,6 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from bagwise._utils.text import percent
 from bagwise.app.model.model import Model
 from bagwise.sources.collection import Collection
 
@@ -57,8 +58,8 @@ def distinct_hashes(histograms: Any) -> NDArray[np.int64]:
 def content_hash(collection: Collection, histograms: Any) -> str:
     """Hash ids, labels and histograms of items."""
     digest = hashlib.blake2b(digest_size=16)
-    for item in collection:
-        digest.update(repr((item.id, item.labels)).encode("utf-8", "surrogatepass"))
+    for one in zip(collection.ids, collection.label_sets, strict=True):
+        digest.update(repr(one).encode("utf-8", "surrogatepass"))
     rows = _sorted_rows(histograms)
     for array in (rows.indptr.astype(np.int64), rows.indices.astype(np.int64), rows.data.astype(np.float32)):
         digest.update(array.tobytes())
@@ -149,7 +150,7 @@ class SeenItems:
         exactly, without = f"items{where} {'is' if self.n_seen == 1 else 'are'} exactly in the training data", ""
         others = self.new
         if wrong is not None and (self.exact or others.sum() >= _FEWEST):
-            without = f" Error without {'it' if self.n_seen == 1 else 'them'}: {100 * wrong[others].mean():.1f} %."
+            without = f" Error without {'it' if self.n_seen == 1 else 'them'}: {percent(wrong[others].mean())}."
         if self.exact:
             return f"{self.n_seen:,} of {n:,} {exactly}: {names}{without}"
         if self.n_compared < _FEWEST:
@@ -178,11 +179,11 @@ def seen_items(model: Model, collection: Collection, histograms: Any) -> SeenIte
 
     Examples
     --------
-    >>> from bagwise.sources import TableCollection
+    >>> from bagwise.sources import Collection
     >>> from bagwise.app import fit_model
-    >>> rows = TableCollection(np.array([[4, 1, 0], [1, 0, 5]] * 3), list("abcdef"), [("cat",), ("dog",)] * 3)
+    >>> rows = Collection.from_matrix(np.array([[4, 1, 0], [1, 0, 5]] * 3), list("abcdef"), [("cat",), ("dog",)] * 3)
     >>> model = fit_model(rows, n_groups=2, folds=0)
-    >>> new = TableCollection(np.array([[4, 1, 0], [2, 0, 5]]), ["x", "y"], [("cat",), ("dog",)])
+    >>> new = Collection.from_matrix(np.array([[4, 1, 0], [2, 0, 5]]), ["x", "y"], [("cat",), ("dog",)])
     >>> print(seen_items(model, new, new.X).sentence())
     1 of 2 items is exactly in the training data: x.
     """

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bagwise.app.model.parts import HARD, Assignment, DescriptorRecord
 from bagwise.app.model.vectorizers import TableVectorizer, TextVectorizer, Vectorizer
 from bagwise.app.model.visual import VisualVectorizer
-from bagwise.app.options import DESCRIPTORS, FitOptions, check_options
+from bagwise.app.options import FitOptions, check_options
 from bagwise.descriptors import registry
 from bagwise.errors import OptionError
 
@@ -61,7 +60,7 @@ def make_vectorizer(
         descriptors,
         pyramid=resolve_pyramid(options.pyramid),
         n_words=_visual_words(asked, descriptors, n_classes),
-        assignments=_assignments_of(descriptors),
+        assignments=[one.assignment for one in descriptors],
         fewer=options.n_words is None,  # a default is no error
         n_components=n_components,
         random_state=options.random_state,
@@ -71,11 +70,9 @@ def make_vectorizer(
 
 def make_descriptors(options: FitOptions, modality: str) -> list[Any]:
     """Build the descriptors of the options, for images or videos."""
-    from bagwise import descriptors
-
     default = "hog-hof" if modality == "videos" else "sift"
     names = registry.split_names(default if options.descriptor == "auto" else options.descriptor)
-    accepted = [known for known, cls in DESCRIPTORS.items() if modality in registry.DESCRIPTORS[cls].modalities]
+    accepted = [one.option for one in registry.DESCRIPTORS.values() if one.option and modality in one.modalities]
     made = []
     for name in names:
         found = registry.named_descriptor(name)
@@ -83,10 +80,11 @@ def make_descriptors(options: FitOptions, modality: str) -> list[Any]:
             message = f"The descriptor {name!r} does not describe {modality}. Accepted: {', '.join(accepted)}."
             raise OptionError("descriptor", message)
         kind, parameters = found
-        made.append(getattr(descriptors, kind)(**parameters, n_jobs=options.n_jobs, cache=options.cache))
+        cls = registry.descriptor_class(kind)
+        made.append(cls(**parameters, n_jobs=options.n_jobs, cache=options.cache))
         if modality == "images":
             made[-1].set_params(max_side=options.max_side or None)
-        elif registry.DESCRIPTORS[kind].frames:
+        elif "n_frames" in cls.rules():
             made[-1].set_params(n_frames=options.n_frames or _N_FRAMES)
         if name == "sift":
             made[-1].set_params(scales=_SIFT_SCALES)
@@ -112,12 +110,6 @@ def _text_words(options: FitOptions, has_classes: bool) -> int:
 
 def _visual_words(options: FitOptions, descriptors: Sequence[Any], n_classes: int = 0) -> tuple[int, ...]:
     """Return the number of words of the vocabulary of each descriptor of images or videos."""
-    many = n_classes >= _MANY_CLASSES and DescriptorRecord.of(descriptors[0]).name == "NetworkFeatures"
+    many = n_classes >= _MANY_CLASSES and descriptors[0].name == "NetworkFeatures"
     first = options.n_words or (_MANY_CLASSES_WORDS if many else _IMAGE_WORDS)
     return (first, *[max(2, first // 2)] * (len(descriptors) - 1))
-
-
-def _assignments_of(descriptors: Sequence[Any]) -> tuple[Assignment, ...]:
-    """Return how the descriptors of each vocabulary are assigned to its words."""
-    known = [registry.DESCRIPTORS[DescriptorRecord.of(descriptor).name] for descriptor in descriptors]
-    return tuple(HARD if one.assignment is None else Assignment(**one.assignment) for one in known)

@@ -19,8 +19,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from bagwise._compat import N_JOBS, Interval, StrOptions, _fit_context
 from bagwise._io.tensors import FileKind, header_field, tensor
+from bagwise._utils.backends import backend
 from bagwise._utils.checks import check_stored_parameters
-from bagwise._utils.devices import device_module
 from bagwise._utils.matrices import check_size
 from bagwise._utils.memory import check_memory
 from bagwise.bags import Bags
@@ -445,12 +445,9 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
         return T
 
     def _soft(self, bags: Bags, bandwidth: float, scale: float = 1.0) -> SoftHistograms:
-        xp = device_module(self.device)
-        if xp is not np:
-            from bagwise.codebooks.manifold.array_learning import ArraySoftHistograms
-
-            return ArraySoftHistograms(bags.values, bags.offsets, bandwidth, xp, scale=scale)
-        return SoftHistograms(bags.values, bags.offsets, bandwidth, effective_n_jobs(self.n_jobs), scale=scale)
+        place, n_threads = backend("codebooks", self.device), effective_n_jobs(self.n_jobs)
+        soft: SoftHistograms = place.SoftHistograms(bags.values, bags.offsets, bandwidth, n_threads, scale=scale)
+        return soft
 
     def get_feature_names_out(self, input_features: object = None) -> NDArray[Any]:
         """Name the columns word0, word1 and so on."""

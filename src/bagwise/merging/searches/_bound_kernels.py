@@ -16,6 +16,8 @@ pair of the row can exceed a given ratio (`excess`) without scanning the row, an
 still the best pair. Where rows are costly the second best point is remembered as well, for when the pair of the top
 goes to a newer row: then no point lies above the line of the ratio it had.
 
+A refused pair has the entry -inf in A, so that its ratio is -inf; adding rows keeps it refused.
+
 A level is searched in turns: `open_level`, then as long as `next_wanted` names a row, `take_row` with its entries.
 """
 
@@ -106,7 +108,7 @@ def remember(bounds, i, row_a, row_b, start, best, low, high):
 
     The partial results must still be those of the scan.
     """
-    if low == np.inf:
+    if low == np.inf or best == -np.inf:
         return _forget(bounds, i)
     a, b = bounds.traces[TRACE_A], bounds.traces[TRACE_B]
     if b + low <= bounds.traces[FLOOR_B]:
@@ -577,8 +579,21 @@ def _pack(state):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _first_pair(state):
+    """The first two live slots whose pair is not refused; (-1, -1) if there are none."""
+    order, size = state.bounds.order, state.bounds.counts[SIZE]
+    for s in range(size):
+        for t in range(s + 1, size):
+            if order[s] != DEAD and order[t] != DEAD:
+                owner, other = (s, t) if order[t] < order[s] else (t, s)
+                if state.A[owner, other] > -np.inf:
+                    return s, t
+    return -1, -1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def find(state):
-    """Slots (s, t), s < t, of the pair to merge next."""
+    """Slots (s, t), s < t, of the pair to merge next; (-1, -1) if all are refused."""
     bounds = state.bounds
     if bounds.counts[LIVE] < SPARSE * bounds.counts[SIZE]:
         _pack(state)
@@ -587,14 +602,19 @@ def find(state):
     while i >= 0:
         take_row(bounds, i, state.A[i], state.B[i])
         i = next_wanted(bounds)
-    return best_pair(bounds)
+    return best_pair(bounds) if bounds.counts[BEST_S] >= 0 else _first_pair(state)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def advance(state, pairs, scores):
-    """Merge ``len(pairs)`` times; write the names of the merged groups and the criterion after each merge."""
+    """Merge ``len(pairs)`` times; write the names of the merged groups and the criterion after each merge.
+
+    Ends before that if all pairs that are left are refused.
+    """
     for k in range(pairs.shape[0]):
         s, t = find(state)
+        if s < 0:
+            return
         pairs[k, 0], pairs[k, 1] = state.bounds.word[s], state.bounds.word[t]
         _merge(state, s, t)
         scores[k] = current_score(state.bounds.traces)

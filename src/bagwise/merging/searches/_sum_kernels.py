@@ -52,6 +52,7 @@ class SumState(NamedTuple):
     word: np.ndarray  # (d,) smallest word of the group in a slot
     order: np.ndarray  # (d,) pairs belong to the slot of higher order; DEAD once the group is gone
     alike: np.ndarray  # (d,) number shared by slots of equal states
+    refused: np.ndarray  # (d, d) whether two slots may not be merged; (0, 0) if all may
     costs: np.ndarray  # (d, KEPT) ascending
     partners: np.ndarray  # (d, KEPT) slots
     tree: np.ndarray  # (2 * 2^k,) winners of a tournament of all rows, from the root at 1 to the rows
@@ -456,6 +457,10 @@ def _scan(state, i, low, floors, lowest, squares, used, memory):
         if state.eldest[block] < state.order[i]:
             start, stop = block * BLOCK, min((block + 1) * BLOCK, size)
             _bound_block(state, i, start, stop, used[:n_used], squares, low[start:stop], floors[start:stop])
+            if state.refused.shape[0] > 0:
+                for j in range(start, stop):
+                    if state.refused[i, j]:
+                        low[j] = np.inf
             lowest[block] = _lowest(low[start:stop])
     for _ in range(KEPT):
         first = int(np.argmin(lowest[:n_blocks]))
@@ -554,8 +559,17 @@ def _has_partner(state, i):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def no_pair_is_left(state):
+    """Whether no row has a pair: all are refused. A row that lost its pairs has its old cost until it is scanned."""
+    return state.costs[state.tree[1], 0] == np.inf
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def advance_sums(state, pairs, scores):
-    """Merge ``len(pairs)`` times the pair of the lowest cost; returns how many, fewer where slots should be packed."""
+    """Merge ``len(pairs)`` times the pair of the lowest cost; returns how many.
+
+    Fewer where slots should be packed, or where `no_pair_is_left`.
+    """
     low, floors, lowest, squares, used, memory = _scratch(state)
     values = np.zeros(state.states.shape[1] + 4)
     counts = state.counts
@@ -565,12 +579,14 @@ def advance_sums(state, pairs, scores):
             break
         # What a row had recorded comes before all that it has: its costs, and words of equal costs, only rise.
         i = state.tree[1]
-        while not _is_partner(state, i, state.partners[i, 0]):
+        while not _is_partner(state, i, state.partners[i, 0]) and not no_pair_is_left(state):
             if not _has_partner(state, i):
                 _scan(state, i, low, floors, lowest, squares, used, memory)
                 counts[SCANS] += 1
             _replay(state, i)
             i = state.tree[1]
+        if no_pair_is_left(state):
+            break
         j = state.partners[i, 0]
         s, t = (i, j) if state.word[i] < state.word[j] else (j, i)
         pairs[done, 0], pairs[done, 1] = state.word[s], state.word[t]
@@ -581,6 +597,9 @@ def advance_sums(state, pairs, scores):
         for k in range(state.states.shape[1]):
             state.states[s, k] += state.states[t, k]
         describe(state, s, values)
+        for k in range(state.refused.shape[0]):
+            state.refused[s, k] |= state.refused[t, k]
+            state.refused[k, s] = state.refused[s, k]
         state.order[t] = DEAD
         state.order[s] = state.alike[s] = counts[LEVEL]
         state.costs[t] = np.inf

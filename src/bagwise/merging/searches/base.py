@@ -30,7 +30,10 @@ class Search(ABC):
 
     @abstractmethod
     def advance(self, pairs: NDArray[np.int64], scores: NDArray[np.float64]) -> None:
-        """Merge ``len(pairs)`` times, writing the merged words and the criterion after each merge."""
+        """Merge ``len(pairs)`` times, writing the merged words and the criterion after each merge.
+
+        Searches that were given refused pairs end where only these are left; later rows stay as they are.
+        """
 
     @property
     def work(self) -> dict[str, int]:

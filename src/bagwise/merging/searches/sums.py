@@ -58,11 +58,19 @@ class SumSearch(Search):
     - for the evidence of multinomials it bounds the information in the counts with the prior's mass added, beside what
       Stirling's formula leaves. Gaussians have no bound: all costs are computed.
 
-    Of equal costs the pair with the lowest s, then the lowest t, is merged. The states of the scoring may be merged in
-    place. Memory O(d) beyond the states and points in single precision; time O(C d²) on ordinary data.
+    Pairs that are `refused`, a symmetric matrix of booleans which is written to, are not merged, and a merged word
+    inherits them from both of its parts. Of equal costs the pair with the lowest s, then the lowest t, is merged. The
+    states of the scoring may be merged in place. Memory O(d) beyond the states and points in single precision; time
+    O(C d²) on ordinary data.
     """
 
-    def __init__(self, scoring: Scoring, n_threads: int = 1, show_progress: bool = False) -> None:
+    def __init__(
+        self,
+        scoring: Scoring,
+        n_threads: int = 1,
+        show_progress: bool = False,
+        refused: NDArray[np.bool_] | None = None,
+    ) -> None:
         self._scoring, kind = scoring, COMPILED[type(scoring)]
         states = np.ascontiguousarray(scoring.states, dtype=np.float64)
         super().__init__(len(states))
@@ -82,7 +90,9 @@ class SumSearch(Search):
         # A row owns the pairs with heavier words, and with later ones of those that are equal to it.
         by_mass = np.lexsort((-words, alike, -mass))
         order[by_mass] = words
+        refused = np.zeros((0, 0), dtype=np.bool_) if refused is None else refused
         if bounded and not sparse:
+            refused = np.ascontiguousarray(refused[np.ix_(by_mass, by_mass)]) if len(refused) else refused
             words, states, alike, order = by_mass, states[by_mass], alike[by_mass], words
         with_parts = bounded and kind == kernels.EVIDENCE
         n_points = -(-(m - (kind != kernels.INFORMATION)) // 4) * 4 if bounded else 0
@@ -99,6 +109,7 @@ class SumSearch(Search):
             word=words.copy(),
             order=order.copy(),
             alike=alike.copy(),
+            refused=refused,
             costs=np.full((d, kernels.KEPT), np.inf),
             partners=np.full((d, kernels.KEPT), -1, dtype=np.int64),
             tree=np.empty(2 << max(d - 1, 1).bit_length(), dtype=np.int64),
@@ -137,6 +148,8 @@ class SumSearch(Search):
         place[live] = np.arange(n)
         for part in (state.states, state.sums, state.inverse, state.word, state.order, state.alike, state.costs):
             part[:n] = part[live]
+        if len(state.refused):
+            state.refused[:n, :n] = state.refused[np.ix_(live, live)]
         for rows in (state.points, state.parts):
             if rows.size:
                 rows[:, :n] = rows[:, live]
@@ -147,7 +160,7 @@ class SumSearch(Search):
 
     def advance(self, pairs: NDArray[np.int64], scores: NDArray[np.float64]) -> None:  # noqa: D102
         done = kernels.advance_sums(self._state, pairs, scores)
-        while done < len(pairs):
+        while done < len(pairs) and not kernels.no_pair_is_left(self._state):
             self._pack()
             done += kernels.advance_sums(self._state, pairs[done:], scores[done:])
 

@@ -140,7 +140,7 @@ def _facts(space: Workspace) -> list[tuple[str, str]]:
     facts.append(("Columns" if model.modality == "table" else "Words", f"{model.hierarchy.n_words:,}"))
     reason = made.get("criterion_reason")
     facts.append(("Merged by", str(model.hierarchy.criterion) + (f" ({reason})" if reason else "")))
-    facts += [("Descriptor", record.name) for record in model.descriptor_records]
+    facts += [("Descriptor", one.name) for one in model.descriptors]
     if model.heads:
         facts.append(("Classifiers", f"at {', '.join(map(str, model.heads))} groups"))
     if made.get("created"):

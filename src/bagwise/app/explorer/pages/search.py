@@ -71,7 +71,7 @@ def _found(space: Workspace, query: QueryParams, body: bytes) -> Any:
             raise BagwiseError(f"Texts to search for are limited to {_MOST_TEXT_BYTES >> 20} MB.")
         query_item = Item("query", Upload(body), TextDecoder("utf-8"))
     elif modality == "images":
-        color = any(record.color for record in space.model.descriptor_records)
+        color = any(one.color for one in space.model.descriptors)
         query_item = Item("query", Upload(body), ImageDecoder("rgb" if color else "grey"))
     else:
         raise BagwiseError(f"Items of this model are {modality}: pick one of them as query.")
@@ -137,7 +137,7 @@ def similar(space: Workspace, n: int | None, number: int, query: SearchQuery) ->
 
 def search(space: Workspace, n: int | None, query: Item, asked: SearchQuery) -> dict[str, Any]:
     """Return the items that are most similar to a new item, what they share with it, and what the model says of it."""
-    model, collection = space.model, Collection([query], space.model.modality, query.id)
+    model, collection = space.model, Collection.of([query], space.model.modality, query.id)
     histogram = model.histograms(collection)
     if not abs(histogram).sum() > 0:
         return {"hits": [], "known": False}

@@ -1,25 +1,4 @@
-"""The E-step of latent Dirichlet allocation on a CUDA device: posteriors of documents, and sums over them.
-
-The same updates as `infer_documents` of `bagwise.topics._kernels`, but for topics that are negligible in a document,
-which are updated with the others here.
-"""
-
-from __future__ import annotations
-
-from functools import cache
-from typing import Any
-
-import numpy as np
-import scipy.sparse as sp
-from numpy.typing import NDArray
-
-from bagwise._utils.devices import check_device_memory, to_device
-
-__all__ = ["DeviceCounts"]
-
-_THREADS = 128
-
-_SOURCE = r"""
+// The E-step of latent Dirichlet allocation: launched by bagwise/gpu/topics.py.
 // log(x + 8) - digamma(x), as in bagwise.topics._kernels
 __device__ double below_log(double x) {
     double q = x * (x + 7.0);
@@ -133,57 +112,3 @@ extern "C" __global__ void expected_counts(const long long* starts, const int* d
         __syncthreads();
     }
 }
-"""
-
-
-@cache
-def _function(name: str) -> Any:
-    import cupy
-
-    return cupy.RawModule(code=_SOURCE).get_function(name)
-
-
-class DeviceCounts:
-    """Documents on a device, from `to_counts`, and their posteriors under one topic model after the other."""
-
-    def __init__(self, xp: Any, X: sp.csr_array) -> None:
-        self._xp, self.shape, self.nnz = xp, X.shape, X.nnz
-        check_device_memory(44 * X.nnz, f"{X.shape[0]} documents with {X.nnz} counts", "fit by solver='online'")
-        self._starts = to_device(X.indptr, xp, np.int64)
-        self._words, self._counts = to_device(X.indices, xp, np.int32), to_device(X.data, xp, np.float64)
-        self._by_word: tuple[Any, ...] = ()
-
-    def infer(
-        self,
-        weights: NDArray[np.float64],
-        alpha: NDArray[np.float64],
-        gamma: NDArray[np.float64] | None,
-        max_iter: int,
-        tol: float,
-    ) -> tuple[Any, Any, Any, Any]:
-        """Compute what `Posterior` holds, on the device: gamma, bounds, expected and ratios."""
-        xp, n_topics = self._xp, len(alpha)
-        need = 8 * (3 * self.shape[0] * n_topics + weights.size + self.nnz)
-        check_device_memory(need, f"The posteriors of {self.shape[0]} documents", "infer fewer documents at a time")
-        found = xp.empty((self.shape[0], n_topics)) if gamma is None else xp.array(gamma, dtype=np.float64)
-        expected, ratios, bounds = xp.empty(found.shape), xp.empty(self.nnz), xp.empty(len(found))
-        topics = to_device(weights, xp), to_device(alpha, xp), np.float64(alpha.sum()), np.int64(n_topics)
-        limits = np.bool_(gamma is not None), np.int32(max_iter), np.float64(tol)
-        documents = self._starts, self._words, self._counts
-        if len(found):
-            arguments = (*documents, *topics, *limits, found, xp.empty_like(found), expected, ratios, bounds)
-            _function("infer")((len(found),), (_THREADS,), arguments)
-        return found, bounds, expected, ratios
-
-    def expected_counts(self, ratios: Any, expected: Any, weights: NDArray[np.float64]) -> Any:
-        """Sum ``ratios[d, v] expected[d] weights[v]`` over documents, words x topics, on the device."""
-        xp = self._xp
-        if not self._by_word:
-            order = xp.argsort(self._words, kind="stable")
-            ends = xp.searchsorted(self._words[order], xp.arange(self.shape[1] + 1))
-            documents = (xp.searchsorted(self._starts, order, side="right") - 1).astype(np.int32)
-            self._by_word = ends.astype(np.int64), documents, order.astype(np.int64)
-        sums, there = xp.empty(weights.shape), to_device(weights, xp)
-        arguments = (*self._by_word, ratios, expected, there, np.int64(weights.shape[1]), sums)
-        _function("expected_counts")((len(weights),), (32, 8), arguments)
-        return sums

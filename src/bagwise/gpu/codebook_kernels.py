@@ -1,96 +1,24 @@
-"""Kernels of codebooks on a CUDA device, each beside the same in NumPy.
+"""Kernels of codebooks on a CUDA device (cu/codebooks.cu), each beside the same in NumPy.
 
 The first argument of all functions is the array module, `numpy` or `cupy`, of the others. Sums are added in a fixed
-order, so that results are the same in each run. CuPy compiles the source at the first call, and keeps it on disk.
+order, so that results are the same in each run.
 """
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import numpy as np
 
 from bagwise.codebooks import _kernels as kernels
+from bagwise.gpu.compiling import Source
 
 __all__ = ["least_distances", "nearest", "row_hashes", "segments", "sums_of_segments"]
 
-_THREADS = 128
 # Rows that one thread adds up; longer segments are cut into pieces.
 _PIECE = 512
-
-_SOURCE = r"""
-// a warp for each row
-template<typename T>
-__global__ void nearest(const T* found, const T* norms, long long n, int n_words, bool bipolar,
-                        long long* words, signed char* signs) {
-    long long i = (long long)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
-    if (i >= n) return;
-    const T* row = found + i * n_words;
-    int lane = threadIdx.x % 32, word = n_words;
-    T best = 0;
-    #pragma unroll 8
-    for (int k = lane; k < n_words; k += 32) {
-        T value = bipolar ? norms[k] - abs(row[k]) : norms[k] + row[k];
-        if (word == n_words || value < best) { best = value; word = k; }
-    }
-    for (int half = 16; half > 0; half >>= 1) {
-        T value = __shfl_down_sync(0xffffffff, best, half);
-        int other = __shfl_down_sync(0xffffffff, word, half);
-        bool nearer = value < best || (value == best && other < word);
-        if (other < n_words && (word == n_words || nearer)) { best = value; word = other; }
-    }
-    if (lane == 0) {
-        words[i] = word;
-        signs[i] = bipolar && row[word] > 0 ? -1 : 1;
-    }
-}
-
-template<typename T>
-__global__ void least_distances(const T* products, long long n, int n_others, const double* others,
-                                const double* squares, bool bipolar, double* out) {
-    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= n) return;
-    double least = 0;
-    for (int k = 0; k < n_others; k++) {
-        double product = products[i * n_others + k];
-        double value = others[k] - 2.0 * (bipolar ? fabs(product) : product);
-        if (k == 0 || value < least) least = value;
-    }
-    out[i] = fmax(squares[i] + least, 0.0);
-}
-
-template<typename T, typename Bits>
-__global__ void row_hashes(const T* values, long long n, long long width, unsigned long long* hashes) {
-    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= n) return;
-    const Bits* bits = (const Bits*)values;
-    unsigned long long state = 0x9E3779B97F4A7C15ull;
-    for (long long k = 0; k < width; k++) {
-        if (values[i * width + k] != 0) state ^= bits[i * width + k];
-        state *= 0xBF58476D1CE4E5B9ull;
-        state ^= state >> 29;
-    }
-    hashes[i] = state;
-}
-
-template<typename T>
-__global__ void reduce_segments(const T* values, long long width, const double* factors, const long long* order,
-                                const long long* begins, const long long* ends, long long n_segments, bool maximum,
-                                double* out) {
-    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= n_segments * width) return;
-    long long segment = i / width, column = i % width;
-    double total = 0;
-    for (long long p = begins[segment]; p < ends[segment]; p++) {
-        long long row = order[p];
-        double value = factors[row] * (double)values[row * width + column];
-        total = maximum ? max(total, value) : total + value;
-    }
-    out[i] = total;
-}
-"""
-_NAMES = (
+_SOURCE = Source(
+    "codebooks",
     "nearest<float>",
     "nearest<double>",
     "least_distances<float>",
@@ -102,20 +30,8 @@ _NAMES = (
 )
 
 
-@cache
-def _function(name: str) -> Any:
-    import cupy
-
-    return cupy.RawModule(code=_SOURCE, options=("-std=c++17",), name_expressions=_NAMES).get_function(name)
-
-
 def _type(array: Any) -> str:
     return "float" if array.dtype == np.float32 else "double"
-
-
-def _launch(name: str, n_threads: int, *arguments: Any) -> None:
-    if n_threads:
-        _function(name)((-(-n_threads // _THREADS),), (_THREADS,), arguments)
 
 
 def nearest(xp: Any, found: Any, norms: Any, bipolar: bool) -> tuple[Any, Any]:
@@ -129,7 +45,7 @@ def nearest(xp: Any, found: Any, norms: Any, bipolar: bool) -> tuple[Any, Any]:
         return words, np.where(turned, -1, 1).astype(np.int8)
     words, signs = xp.empty(len(found), np.int64), xp.empty(len(found), np.int8)
     arguments = (found, norms, np.int64(len(found)), np.int32(found.shape[1]), np.bool_(bipolar), words, signs)
-    _launch(f"nearest<{_type(found)}>", 32 * len(found), *arguments)
+    _SOURCE.launch(f"nearest<{_type(found)}>", 32 * len(found), *arguments)
     return words, signs
 
 
@@ -144,7 +60,7 @@ def least_distances(xp: Any, products: Any, others: Any, squares: Any, bipolar: 
     out = xp.empty(len(products))
     sizes = np.int64(len(products)), np.int32(products.shape[1])
     arguments = (products, *sizes, others, squares, np.bool_(bipolar), out)
-    _launch(f"least_distances<{_type(products)}>", len(products), *arguments)
+    _SOURCE.launch(f"least_distances<{_type(products)}>", len(products), *arguments)
     return out
 
 
@@ -156,7 +72,7 @@ def row_hashes(xp: Any, values: Any) -> Any:
         return hashes
     bits = "unsigned int" if values.dtype == np.float32 else "unsigned long long"
     sizes = np.int64(len(values)), np.int64(values.shape[1])
-    _launch(f"row_hashes<{_type(values)}, {bits}>", len(values), values, *sizes, hashes)
+    _SOURCE.launch(f"row_hashes<{_type(values)}, {bits}>", len(values), values, *sizes, hashes)
     return hashes
 
 
@@ -199,5 +115,7 @@ def _reduced(xp: Any, values: Any, factors: Any, order: Any, begins: Any, ends: 
     out = xp.empty((n, width))
     sizes = np.int64(n), np.bool_(maximum)
     arrays = (xp.ascontiguousarray(array, dtype=np.int64) for array in (order, begins, ends))
-    _launch(f"reduce_segments<{_type(values)}>", n * width, values, np.int64(width), factors, *arrays, *sizes, out)
+    _SOURCE.launch(
+        f"reduce_segments<{_type(values)}>", n * width, values, np.int64(width), factors, *arrays, *sizes, out
+    )
     return out

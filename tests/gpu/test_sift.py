@@ -5,10 +5,10 @@ import pytest
 
 from bagwise import BagwiseError
 from bagwise._utils.devices import to_host
-from bagwise.codebooks import encode_bags, encode_images
+from bagwise.codebooks import SoftEncoder, encode_bags, encode_images
 from bagwise.descriptors import ColorSIFT, DenseSIFT, KeypointSIFT
-from bagwise.descriptors.array_sift import sift_arrays
-from bagwise.descriptors.functions import sift_on_grid
+from bagwise.descriptors.sift import sift_on_grid
+from bagwise.gpu.sift import sift_arrays
 
 
 def images(n_channels=1, seed=0):
@@ -39,7 +39,7 @@ def test_from_images_to_histograms(device, sparse):
     for descriptor in (None, DenseSIFT(6, max_side=50), ColorSIFT("rg")):
         described = (descriptor or DenseSIFT()).transform(given)
         words = described.values[::7].astype(np.float64)
-        options = {"assignment": "soft", "bandwidth": 0.5, "pyramid": 5, "sparse_output": sparse}
+        options = {"assignment": SoftEncoder(0.5), "pyramid": 5, "sparse_output": sparse}
         expected = encode_bags(described, words, **options)
         found = encode_images(given, words, descriptor=descriptor, device=device, n_jobs=2, **options)
         if sparse:

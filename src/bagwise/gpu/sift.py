@@ -1,87 +1,67 @@
-"""Dense SIFT of many images by functions of an array module, on a CUDA device or anywhere.
+"""Dense SIFT of many images by functions of an array module, on a CUDA device or anywhere, and their histograms.
 
 All images are described at once: a kernel for the gradients of all pixels, and one for all descriptors of a scale.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bagwise._utils.devices import check_device_memory, to_device
+from bagwise._utils.devices import check_device_memory, to_device, to_host
+from bagwise.codebooks.encoders import Encoder
+from bagwise.codebooks.image_encoding import BATCH, check_features
+from bagwise.codebooks.pyramids import Grids
 from bagwise.descriptors import _kernels as kernels
-from bagwise.descriptors.functions import CLIP, FLAT, N_CELLS, N_NUMBERS, cell_weights, checked_scales, gaussian
-from bagwise.descriptors.images import starts_of
+from bagwise.descriptors.images import shrink, starts_of
+from bagwise.descriptors.sift import CLIP, FLAT, N_CELLS, N_NUMBERS, DenseSIFT, cell_weights, gaussian
+from bagwise.gpu.compiling import Source
+from bagwise.sources.collection import as_items
+from bagwise.sources.items import ItemIterator, item_errors
 
-__all__ = ["sift_arrays"]
+__all__ = ["pooled_images", "sift_arrays"]
 
 _N_ORIENTATIONS = 8
-
-_SOURCE = r"""
-// the image of a block is blockIdx.y, its pixels are spread over x
-extern "C" __global__ void orient(const float* images, const long long* places, float* planes) {
-    const long long* place = places + 3 * blockIdx.y;
-    int height = place[1], width = place[2];
-    int at = blockIdx.x * blockDim.x + threadIdx.x;
-    if (at >= height * width) return;
-    int x = at % width, y = at / width;
-    float shares[8] = {};
-    if (x > 0 && y > 0 && x < width - 1 && y < height - 1) {
-        const float* pixel = images + place[0] + at;
-        float right = pixel[1] - pixel[-1], up = pixel[-width] - pixel[width];
-        float across = fabsf(right), along = fabsf(up);
-        float large = fmaxf(across, along), slope = fminf(across, along) / (large > 0 ? large : 1), s = slope * slope;
-        float turn = slope * (1.0f + s * (-0.3333314528f + s * (0.1999355085f + s * (-0.1420889944f + s * (0.1065626393f
-            + s * (-0.0752896400f + s * (0.0429096138f + s * (-0.0161657367f + s * 0.0028662257f))))))));
-        turn *= 1.2732395447351628f;
-        turn = along < across ? turn : 2 - turn;
-        turn = right >= 0 ? turn : 4 - turn;
-        turn = up >= 0 ? turn : 8 - turn;
-        float norm = sqrtf(right * right + up * up);
-        int whole = (int)turn;
-        float share = norm * (turn - whole);
-        for (int o = 0; o < 8; o++)
-            shares[o] = o == (whole & 7) ? norm - share : o == ((whole + 1) & 7) ? share : 0;
-    }
-    float* out = planes + (place[0] + at) * 8;
-    for (int o = 0; o < 8; o++) out[o] = shares[o];
-}
-
-// a block of 128 threads for each descriptor: cells down, cells to the right, directions
-extern "C" __global__ void describe(const float* planes, const long long* places, const long long* image_of,
-                                    const long long* rows, const long long* columns, const long long* firsts,
-                                    const float* weights, int n_taps, float* out) {
-    long long d = blockIdx.x;
-    const long long* place = places + 3 * image_of[d];
-    int height = place[1], width = place[2];
-    int a = threadIdx.x / 32, b = threadIdx.x / 8 % 4, o = threadIdx.x % 8;
-    int top = rows[d] + firsts[a], left = columns[d] + firsts[b];
-    float total = 0;
-    for (int s = 0; s < n_taps; s++) {
-        int y = top + s;
-        if (y < 0 || y >= height) continue;
-        float line = 0;
-        const float* row = planes + (place[0] + (long long)y * width) * 8 + o;
-        for (int t = 0; t < n_taps; t++) {
-            int x = left + t;
-            if (x >= 0 && x < width) line += weights[b * n_taps + t] * row[x * 8];
-        }
-        total += weights[a * n_taps + s] * line;
-    }
-    out[d * 128 + threadIdx.x] = total;
-}
-"""
+_SOURCE = Source("sift", options=())
 
 
-@cache
-def _function(name: str) -> Any:
-    import cupy
+def pooled_images(
+    images: Any, descriptor: DenseSIFT, encoder: Encoder, pooling: str, grids: Grids, sparse_output: bool, n_jobs: Any
+) -> Any:
+    """Do what `pooled_images` of the host does; descriptors never leave the device."""
+    from bagwise.gpu.codebooks import array_histograms
 
-    return cupy.RawModule(code=_SOURCE).get_function(name)
+    size = descriptor.step, descriptor.patch, descriptor.scales, descriptor.smoothing
+    parts = []
+    for batch in _channels(images, descriptor, n_jobs):
+        arrays = sift_arrays(encoder.distances.xp, batch, *size)
+        check_features(arrays[0].shape[1], encoder)
+        parts.append(to_host(array_histograms(*arrays, encoder, pooling, grids, sparse_output)))
+    return sp.vstack(parts, format="csr") if sparse_output else np.concatenate(parts)
+
+
+def _channels(images: Any, descriptor: DenseSIFT, n_jobs: int | None) -> Iterator[list[NDArray[Any]]]:
+    """Read images as the channels that are described, some at a time."""
+    items, source = as_items(images, descriptor.modality)
+
+    grey = type(descriptor) is DenseSIFT
+
+    def read(item: Any) -> NDArray[Any]:
+        with item_errors(item.id):
+            content = item.load(descriptor._image_side)
+            if descriptor._image_side is not None:
+                content = shrink(content, descriptor._image_side)
+            if grey and isinstance(content, np.ndarray) and content.dtype == np.uint8 and content.ndim == 2:
+                return content[np.newaxis]  # becomes float32 on the device
+            return descriptor._channels(content)
+
+    return ItemIterator(
+        items, read, source, n_jobs=n_jobs, size=lambda image: image.nbytes, batch_size=BATCH, join=list
+    )
 
 
 def orient(xp: Any, pixels: Any, places: Any, largest: int) -> Any:
@@ -95,7 +75,7 @@ def orient(xp: Any, pixels: Any, places: Any, largest: int) -> Any:
             own = slice(first, first + height * width)
             kernels.orient(pixels[own].reshape(height, width), planes[own].reshape(height, width, _N_ORIENTATIONS))
     elif largest:
-        _function("orient")((-(-largest // 256), len(places)), (256,), (pixels, places, planes))
+        _SOURCE.function("orient")((-(-largest // 256), len(places)), (256,), (pixels, places, planes))
     return planes
 
 
@@ -110,7 +90,7 @@ def describe(xp: Any, planes: Any, places: Any, image_of: Any, rows: Any, column
     elif len(image_of):
         taps = xp.asarray(firsts), xp.asarray(weights), np.int32(weights.shape[1])
         arguments = (planes, places, image_of, rows, columns, *taps, out)
-        _function("describe")((len(image_of),), (N_NUMBERS,), arguments)
+        _SOURCE.function("describe")((len(image_of),), (N_NUMBERS,), arguments)
 
 
 def sift_arrays(
@@ -121,7 +101,7 @@ def sift_arrays(
     Returns values of shape (n, 128 C), numbers of descriptors of each image, and positions, arrays of the module `xp`:
     those of `sift_on_grid` up to rounding in float32, about 1e-6.
     """
-    factors = checked_scales(scales)
+    factors = list(map(float, scales))
     n_channels, shapes = len(images[0]), np.array([image.shape[1:] for image in images])
     sizes = shapes.prod(axis=1)
     # for each image and scale: descriptors down and to the right, and the middles of the first

@@ -1,18 +1,15 @@
-"""Readers of files of numbers: NumPy, SciPy, Matrix Market, svmlight, CSV, Excel and Parquet."""
+"""Readers of files of matrices: NumPy, SciPy, Matrix Market, svmlight."""
 
 from __future__ import annotations
 
-import csv
 import io
 import math
-import os
 import re
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import islice, zip_longest
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -20,28 +17,12 @@ import scipy.sparse as sp
 
 from bagwise._utils.matrices import checked_csr
 from bagwise._utils.memory import readable_size
-from bagwise._utils.text import how_many, unquote_formula
-from bagwise.errors import BagwiseError, argument, in_python
+from bagwise.errors import BagwiseError, in_python
 from bagwise.sources.archives import list_archive
-from bagwise.sources.columns import RawTable, Reading, TableColumns, optional_columns, shortened
-from bagwise.sources.contents import FileContent
-from bagwise.sources.delimited import (
-    SHEET_ENDINGS,
-    TAB_ENDINGS,
-    SheetContent,
-    as_separator,
-    is_number,
-    parsed_rows,
-    separator_of,
-    wrong_row,
-)
-from bagwise.sources.items import Content, check_encoding, decode_text
+from bagwise.sources.columns import RawTable, Reading, optional_columns, shortened
 from bagwise.sources.limits import Limits, check_size
-from bagwise.sources.parquet import ParquetTable
-from bagwise.sources.places import ending
-from bagwise.sources.row_lists import RowIds
 
-__all__ = ["READERS", "WITH_COLUMNS", "as_csr", "check_shape", "strings_of"]
+__all__ = ["READERS", "as_csr", "check_shape", "strings_of"]
 
 _NPZ_DATA = ("X", "x", "data")
 _NPZ_LABELS = ("y", "labels", "label", "target")
@@ -155,7 +136,7 @@ def _join(tables: list[tuple[str, Any, list[str]]]) -> RawTable:
     return RawTable(
         np.concatenate([X for _, X, _ in tables]),
         [label for _, _, labels in tables for label in labels],
-        RowIds.of_parts([(f"{split}:", len(X)) for split, X, _ in tables]),
+        [f"{split}:{row}" for split, X, _ in tables for row in range(len(X))],
         [split for split, X, _ in tables for _ in range(len(X))],
     )
 
@@ -265,177 +246,5 @@ def read_svmlight(path: str, reading: Reading) -> RawTable:
     return RawTable(as_csr(X), strings_of(y))
 
 
-def read_csv(path: str, reading: Reading) -> RawTable:
-    """Read numbers between commas, tabs or the like, or the cells of an Excel sheet."""
-    check_size(path, reading.limits)
-    name = os.path.basename(path)
-    content: Content = FileContent(path)
-    notes: tuple[str, ...] = ()
-    sep, encoding = as_separator(reading.sep), reading.encoding
-    if ending(name) in SHEET_ENDINGS:
-        sheet = SheetContent.of(content, reading.sheet, reading.limits)
-        sep, encoding, notes = ",", None, sheet.notes
-        content = sheet
-    check_encoding(encoding)
-    with content.open() as file:
-        text = decode_text(file.read(), encoding)
-    separator = sep or separator_of(name, text[:_HEAD])
-    try:
-        rows = parsed_rows(io.StringIO(text, newline=""), delimiter=separator, strict=True)
-        first: list[str] = next(rows, [])
-        second = next(rows, None)
-    except csv.Error as error:
-        raise wrong_row(text, separator, error) from error
-    if not first:
-        raise BagwiseError("it is empty.")
-    reading.limits.check("columns", len(first), f"it has {len(first):,} columns")
-    has_names = not all(is_number(cell, separator != ",") for cell in first)
-    names = list(map(unquote_formula, first)) if has_names else [str(i) for i in range(len(first))]
-    # commas at the end of all lines make columns without a name, which are no words
-    named = [name for name, cell in zip_longest(names, second or (), fillvalue="") if name or cell]
-    if len(set(named)) < len(named):
-        raise BagwiseError(f"it has columns of the same name: {shortened(names)}.")
-    if has_names and second is None:
-        raise BagwiseError("it has no rows, only names of columns.")
-    columns = TableColumns(names, reading)
-    layout: dict[str, Any] = {"delimiter": separator, "comments": None, "quotechar": '"', "ndmin": 2}
-    layout["skiprows"] = int(has_names)
-
-    def strings(i: int) -> list[str]:
-        # not by NumPy, whose strings would all be as wide as the longest
-        rows = _cells(text, separator, has_names)
-        cells = [row[i] if len(row) > i else None for _, row in rows]
-        if None in cells:
-            raise ValueError("a line has fewer fields than the first one")
-        return list(map(unquote_formula, cells))  # type: ignore[arg-type]
-
-    def numbers(**more: Any) -> Any:
-        return np.loadtxt(io.StringIO(text), dtype=np.float64, usecols=columns.numbers, **layout, **more)
-
-    try:
-        others = columns.read(strings, _texts_in(second if has_names else first))
-        try:
-            X = numbers()
-        except ValueError:
-            if separator == "," or not _has_decimal_commas(text, separator, columns.numbers, has_names):
-                raise
-            X = numbers(converters=lambda cell: float(cell.replace(",", ".")))
-            notes += ("Numbers are read with decimal commas: 1,5 is one and a half.",)
-    except csv.Error as error:
-        raise wrong_row(text, separator, error) from error
-    except ValueError as error:
-        if isinstance(error, BagwiseError):
-            raise
-        try:
-            raise _no_numbers(text, separator, names, columns.numbers, has_names, error) from error
-        except csv.Error as damage:
-            raise wrong_row(text, separator, damage) from damage
-    found = columns.table(X, others, has_names)
-    return replace(found, notes=(*notes, *found.notes))
-
-
-def _texts_in(row: Sequence[str] | None) -> list[int]:
-    """Return the cells of a row that have letters and are no numbers."""
-    return [i for i, cell in enumerate(row or ()) if not is_number(cell) and any(c.isalpha() for c in cell)]
-
-
-def _cells(text: str, separator: str, has_names: bool) -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows of a file, with their lines."""
-    rows = parsed_rows(io.StringIO(text, newline=""), delimiter=separator, strict=True)
-    for k, row in enumerate(rows):
-        if row and (k or not has_names):
-            yield rows.line_num, row
-
-
-def _has_decimal_commas(text: str, separator: str, numbers: Sequence[int], has_names: bool) -> bool:
-    """Whether all cells are numbers with a comma as the decimal point, and none has a point."""
-    return all(
-        i < len(row) and "." not in row[i] and is_number(row[i], True)
-        for _, row in _cells(text, separator, has_names)
-        for i in numbers
-    )
-
-
-def _no_numbers(
-    text: str, separator: str, names: Sequence[str], numbers: Sequence[int], has_names: bool, error: ValueError
-) -> BagwiseError:
-    """Build the error for cells that are no numbers: columns of text, or one cell."""
-    rows = list(islice(_cells(text, separator, has_names), _SAMPLE))
-    texts = [i for i in numbers if rows and i < len(rows[0][1]) and not is_number(rows[0][1][i])]
-    texts = [i for i in texts if any(_like_text_or_date(row[i]) for _, row in rows if i < len(row))]
-    if len(texts) == 1:
-        return text_column(texts[0], names[texts[0]], [row[texts[0]] for _, row in rows if texts[0] < len(row)])
-    if texts:
-        values = {i: [row[i] for _, row in rows if i < len(row)] for i in texts}
-        likely = next((i for i in texts if _like_texts(values[i])), None)
-        advice = f"Choose columns by {argument('label')}, {argument('id')} and {argument('split')}, and remove others."
-        if likely is not None:
-            few = min((i for i in texts if i != likely), key=lambda i: len(set(values[i])))
-            advice = f"To learn from texts: {argument('text', names[likely])}, with {argument('label', names[few])}."
-        listed = shortened([names[i] for i in texts])
-        return BagwiseError(f"columns {listed} hold text, but the words of a table are numbers. {advice}")
-    if len(names) == 1 and " " in names[0] and all(len(row) == 1 and " " in row[0].strip() for _, row in rows):
-        return BagwiseError(f"it has one column, {names[0]!r}. If spaces divide it: {argument('sep', 'space')}")
-    for line, row in _cells(text, separator, has_names):
-        if len(row) != len(names):
-            return BagwiseError(f"line {line} has {how_many(len(row), 'fields')}, but there are {len(names)} columns.")
-        for i in numbers:
-            if not is_number(row[i]):
-                what = f"is {row[i]!r:.50}, not a number" if row[i].strip() else "is empty"
-                return BagwiseError(f"line {line}, column {names[i]!r} {what}. Fill in or remove such rows first.")
-    return BagwiseError(f"{error}")
-
-
-def _like_text_or_date(cell: str) -> bool:
-    """Whether a cell that is no number has letters, or what divides dates and times."""
-    return not is_number(cell) and (any(c.isalpha() or c in "/:" for c in cell) or "-" in cell[1:])
-
-
-def _like_texts(values: Sequence[str]) -> bool:
-    """Whether values are texts rather than names of classes: most of them differ, and some have several words."""
-    return len(set(values)) * 2 > len(values) and any(" " in value.strip() for value in values)
-
-
-def text_column(number: int, name: str, values: Sequence[str], *, records: bool = True) -> BagwiseError:
-    """Build the error for a column that has no numbers, with advice by its values.
-
-    `records` tells whether texts can be read from files of this format.
-    """
-    if not name:
-        return BagwiseError(f"column {number} has no name and no numbers (a comma at the end of lines?). Remove it.")
-    label, text = argument("label", name), argument("text", name)
-    if not records:
-        saved = "texts to learn from are read from .csv, .tsv, .jsonl or .xlsx files" + in_python(", and data frames")
-        advice = f"If it is the label, choose it by {label}; {saved}"
-    elif _like_texts(values):
-        advice = f"If these are the texts to learn from, choose them by {text}; if it is the label, by {label}"
-    else:
-        advice = f"If it is the label, choose it by {label}; if these are the texts to learn from, by {text}"
-    return BagwiseError(f"column {name!r} holds text. {advice}; otherwise remove it.")
-
-
-def read_parquet(path: str, reading: Reading) -> RawTable:
-    """Read a Parquet file by pyarrow."""
-    table = ParquetTable.read(path, reading.limits)
-    if table.nested:
-        raise BagwiseError(f"columns {shortened(table.nested)} hold lists or the like, not numbers. Remove them.")
-    columns = TableColumns(table.names, reading)
-    texts, numbers, kinds = table.kinds()
-    others = columns.read(table.column, texts)
-    for i in columns.numbers:
-        if i in texts:
-            raise text_column(i, columns.names[i], table.column(i)[:_SAMPLE], records=False)
-        if i not in numbers:
-            raise BagwiseError(
-                f"column {columns.names[i]!r} is {kinds[i]}, not numbers. Remove it, or choose it by "
-                f"{argument('label')}, {argument('id')} or {argument('split')}."
-            )
-    chosen = [table.values(i) for i in columns.numbers]
-    X = np.stack(chosen, axis=1) if chosen else np.empty((table.table.num_rows, 0))
-    return columns.table(X, others, True)
-
-
-READERS: dict[str, Callable[[str, Reading], RawTable]] = {".npz": read_npz, ".mtx": read_mtx, ".parquet": read_parquet}
-READERS |= dict.fromkeys((".csv", *TAB_ENDINGS, *SHEET_ENDINGS), read_csv)
+READERS: dict[str, Callable[[str, Reading], RawTable]] = {".npz": read_npz, ".mtx": read_mtx}
 READERS |= dict.fromkeys((".svm", ".svmlight", ".libsvm"), read_svmlight)
-WITH_COLUMNS = (".csv", *TAB_ENDINGS, *SHEET_ENDINGS, ".parquet")

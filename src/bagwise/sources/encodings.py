@@ -1,0 +1,87 @@
+"""Encodings of texts: UTF-8 and what a byte-order mark says; what else is there is guessed, and told."""
+
+from __future__ import annotations
+
+import codecs
+
+from bagwise._utils.extras import require
+from bagwise.errors import BagwiseError, argument
+
+__all__ = ["MARKS", "as_utf8", "guess_encoding", "is_not_utf8", "undecodable"]
+
+_MARKS = {  # UTF-32 first: its mark begins with that of UTF-16
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF32_LE: "utf-32-le",
+    codecs.BOM_UTF32_BE: "utf-32-be",
+    codecs.BOM_UTF16_LE: "utf-16-le",
+    codecs.BOM_UTF16_BE: "utf-16-be",
+}
+MARKS = tuple(_MARKS)
+# Encodings that texts have in practice; others fit short texts just as well.
+_USUAL = ["cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "koi8_r", "shift_jis", "euc_jp"]
+_USUAL += ["gb18030", "big5", "euc_kr"]
+# Bytes that are looked at, and the part of the lines beyond ASCII that may be damaged UTF-8.
+_SAMPLE, _DAMAGED = 1 << 16, 0.2
+
+
+def guess_encoding(content: bytes) -> str | None:
+    """Guess the encoding of a text that is not UTF-8, or of several, one a line.
+
+    None if most of it is UTF-8, so that the rest is damaged, or if nothing fits. Where cp1252, the most frequent one,
+    fits as well, it is preferred.
+
+    >>> guess_encoding("Das Gerät läuft".encode("latin-1")), guess_encoding("größer".encode())
+    ('cp1252', None)
+    """
+    lines = [line for line in content.splitlines() if not line.isascii()]
+    wrong = [line for line in lines if is_not_utf8(line)]
+    if len(wrong) <= _DAMAGED * len(lines):
+        return None
+    normalizer = require("charset_normalizer", "app", "Guessing the encoding of texts")
+    found = normalizer.from_bytes(b"\n".join(wrong)[:_SAMPLE], cp_isolation=_USUAL)
+    best = found.best()
+    if any("cp1252" in (match.encoding, *match.could_be_from_charset) for match in found):
+        return "cp1252"
+    return None if best is None else str(best.encoding)
+
+
+def is_not_utf8(line: bytes) -> bool:
+    """Whether bytes are no UTF-8."""
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return True
+    return False
+
+
+def as_utf8(content: bytes, encoding: str | None, what: str) -> tuple[bytes, str, tuple[str, ...]]:
+    """Return a text in UTF-8 without a byte-order mark, the encoding it had, and a note if that was guessed.
+
+    Bytes that the encoding does not have stay as they are: they are no UTF-8 either, see `undecodable`. `what` names
+    the file in the note.
+    """
+    notes: tuple[str, ...] = ()
+    mark = next((mark for mark in _MARKS if content.startswith(mark)), b"")
+    if encoding is None and mark:
+        content, encoding = content[len(mark) :], _MARKS[mark]
+    elif mark and codecs.lookup(encoding or "utf-8").name in ("utf-8", "utf-8-sig"):
+        content = content[len(mark) :]
+    if encoding is None and not content.isascii() and (guessed := guess_encoding(content)) is not None:
+        encoding = guessed
+        notes = (f"{what} is not UTF-8 and was read as {encoding}, a guess; {argument('encoding')} chooses another.",)
+    if encoding is None or codecs.lookup(encoding).name in ("utf-8", "utf-8-sig", "ascii"):
+        return content, encoding or "UTF-8", notes
+    try:
+        text = content.decode(encoding, "surrogateescape")
+        return text.removeprefix("\ufeff").encode("utf-8", "surrogateescape"), encoding, notes
+    except UnicodeError as error:  # halves of pairs of surrogates, or a byte that ends a unit of two
+        raise BagwiseError(f"it is not {argument('encoding', encoding)}: {error}. Pass the right one") from error
+
+
+def undecodable(text: str, encoding: str) -> BagwiseError:
+    """Build the error for a text that has bytes of no character, as surrogates (`surrogateescape`)."""
+    byte = next(ord(one) - 0xDC00 for one in text if "\udc80" <= one <= "\udcff")
+    return BagwiseError(
+        f"its byte 0x{byte:02x} is not {encoding}. Pass the right {argument('encoding')}, such as 'cp1252', or "
+        "'latin-1', which takes any byte"
+    )

@@ -1,0 +1,196 @@
+"""Columns of collections as Arrow arrays: ids as bytes, labels and splits as codes.
+
+Strings are stored as UTF-8; bytes of names that are no UTF-8, which Python holds as surrogates, as they are. Arrays are
+made of buffers: `pyarrow.array` imports pandas, which takes as long as everything else, where it is installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bagwise._utils.extras import require
+
+__all__ = [
+    "arrow",
+    "coded",
+    "codes_of",
+    "from_bytes",
+    "item_table",
+    "label_column",
+    "label_sets_of",
+    "mapped_codes",
+    "numbers",
+    "packed",
+    "to_bytes",
+]
+__all__ += ["to_codes", "to_strings", "unpacked"]
+
+
+def arrow() -> Any:
+    """Import pyarrow; it is not imported before a collection is made."""
+    return require("pyarrow", "app", "Opening collections")
+
+
+def item_table(ids: Any, labels: Any = None, splits: Any = None, columns: Mapping[str, Any] | None = None) -> Any:
+    """Make the table of a collection.
+
+    Parameters
+    ----------
+    ids : sequence of str, or Arrow array of bytes
+    labels : sequence of tuples of str, or Arrow array as of `label_column`, default=None
+        None: no item has a label.
+    splits : sequence of str or None, or Arrow array as of `to_codes`, default=None
+    columns : mapping, default=None
+        Further columns by name, such as url, offset and size.
+
+    Returns
+    -------
+    table : pyarrow.Table
+        With the columns id, label and split, and the others.
+    """
+    pa = arrow()
+    ids = ids if hasattr(ids, "type") else to_bytes(ids)
+    nothing = pa.DictionaryArray.from_arrays(pa.nulls(len(ids), pa.int32()), to_bytes([]))
+    labels = nothing if labels is None else labels if hasattr(labels, "type") else label_column(labels)
+    splits = nothing if splits is None else splits if hasattr(splits, "type") else to_codes(splits)
+    table = pa.table({"id": ids, "label": labels, "split": splits, **(columns or {})})
+    return table.unify_dictionaries().combine_chunks()
+
+
+def to_bytes(values: Iterable[str | None]) -> Any:
+    """Return strings as an Arrow array of bytes; None is null."""
+    pa, values = arrow(), list(values)
+    encoded = [b"" if one is None else _encoded(one) for one in values]
+    ends = np.zeros(len(encoded) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)), out=ends[1:])
+    there = np.fromiter((one is not None for one in values), bool, len(values))
+    buffers = [_validity(there), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))]
+    return pa.Array.from_buffers(pa.large_binary(), len(values), buffers)
+
+
+def _validity(there: NDArray[np.bool_]) -> Any:
+    return None if there.all() else arrow().py_buffer(np.packbits(there, bitorder="little"))
+
+
+def _encoded(value: str) -> bytes:
+    try:
+        return value.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # half of a pair of surrogates, as in broken JSON
+        return value.encode("utf-8", "replace")
+
+
+def from_bytes(value: bytes) -> str:
+    """Return a string that was stored as bytes."""
+    return value.decode("utf-8", "surrogateescape")
+
+
+def to_strings(column: Any) -> list[Any]:
+    """Return a column of bytes, strings or codes as a list of strings; null is None."""
+    pa = arrow()
+    if pa.types.is_dictionary(column.type):
+        codes, values = codes_of(column)
+        known = [*values, None]
+        return [known[code] for code in codes.tolist()]
+    try:
+        return column.cast(pa.large_string()).to_pylist()
+    except pa.ArrowInvalid:
+        return [None if one is None else from_bytes(one) for one in column.to_pylist()]
+
+
+def to_codes(values: Iterable[str | None]) -> Any:
+    """Return strings as an Arrow array of codes and the different values; None is null."""
+    found: dict[str | None, int] = {None: -1}
+    codes = np.fromiter((found.setdefault(one, len(found) - 1) for one in values), np.int32)
+    return coded(codes, list(found)[1:])  # type: ignore[arg-type]
+
+
+def coded(codes: NDArray[np.int32], values: Sequence[str]) -> Any:
+    """Return an Arrow array of codes, -1 is null, and their values."""
+    return arrow().DictionaryArray.from_arrays(numbers(codes), to_bytes(values))
+
+
+def numbers(values: NDArray[Any]) -> Any:
+    """Return whole numbers as an Arrow array, below 0 is null."""
+    pa = arrow()
+    buffers = [_validity(values >= 0), pa.py_buffer(np.ascontiguousarray(values))]
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), buffers)
+
+
+def mapped_codes(column: Any, change: Callable[[Any], Iterable[str | None]]) -> Any:
+    """Return a column as codes of other values; `change` is called with an array of those that are there."""
+    one = _array(column)
+    one = one if arrow().types.is_dictionary(one.type) else one.dictionary_encode()
+    found: dict[str | None, int] = {None: -1}
+    new = [found.setdefault(value, len(found) - 1) for value in change(one.dictionary)]
+    codes = np.array([*new, -1], np.int32)[_codes(one.indices)]
+    return coded(codes, list(found)[1:])  # type: ignore[arg-type]
+
+
+def codes_of(column: Any) -> tuple[NDArray[np.int32], list[str]]:
+    """Return the codes of a column, -1 is null, and their values."""
+    one = _array(column)
+    return _codes(one.indices), to_strings(one.dictionary)
+
+
+def _codes(indices: Any) -> NDArray[np.int32]:
+    held = np.frombuffer(indices.buffers()[1], indices.type.to_pandas_dtype())
+    codes = held[indices.offset : indices.offset + len(indices)].astype(np.int32, copy=False)
+    return np.where(indices.is_valid(), codes, -1).astype(np.int32) if indices.null_count else codes
+
+
+def label_column(label_sets: Iterable[Sequence[str]]) -> Any:
+    """Return the labels of items: codes, where items have at most one label, otherwise lists of codes."""
+    pa, label_sets = arrow(), list(label_sets)
+    if all(len(labels) < 2 for labels in label_sets):
+        return to_codes(labels[0] if labels else None for labels in label_sets)
+    starts = np.cumsum([0, *map(len, label_sets)])
+    return pa.LargeListArray.from_arrays(numbers(starts), to_codes(one for labels in label_sets for one in labels))
+
+
+def label_sets_of(column: Any) -> tuple[NDArray[np.int32], list[tuple[str, ...]]]:
+    """Return a code for each item, and the labels that each code stands for; the last ones are none, code -1."""
+    one = _array(column)
+    if arrow().types.is_dictionary(one.type):
+        codes, values = codes_of(one)
+        return codes, [*((value,) for value in values), ()]
+    flat, values = codes_of(one.flatten())
+    starts = one.offsets.to_numpy() - one.offsets[0].as_py()
+    found: dict[tuple[str, ...], int] = {(): -1}
+    labels = (tuple(values[code] for code in flat[a:b].tolist()) for a, b in pairwise(starts.tolist()))
+    codes = np.fromiter((found.setdefault(some, len(found) - 1) for some in labels), np.int32)
+    return codes, [*list(found)[1:], ()]
+
+
+def _array(column: Any) -> Any:
+    """Return a column of a table, which has one chunk, as an array."""
+    if not hasattr(column, "chunks"):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def packed(table: Any) -> bytes:
+    """Return a table as bytes, with no other values of codes than those of its rows."""
+    pa = arrow()
+    for number, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type):
+            codes, _ = codes_of(table.column(number))
+            used, own = np.unique(codes, return_inverse=True)
+            values = _array(table.column(number)).dictionary.take(numbers(used[used >= 0]))
+            own = (own - (used[:1] < 0).sum()).astype(np.int32)
+            column = pa.DictionaryArray.from_arrays(numbers(own), values)
+            table = table.set_column(number, field.name, column)
+    sink = pa.BufferOutputStream()
+    codec = next((name for name in ("zstd", "lz4") if pa.Codec.is_available(name)), None)
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+def unpacked(content: bytes) -> Any:
+    """Return the table of bytes that `packed` gave."""
+    return arrow().ipc.open_stream(content).read_all().combine_chunks()

@@ -1,0 +1,784 @@
+"""The one reader of tables: CSV, TSV, JSON lines, Excel, Parquet and SQLite files become Arrow tables."""
+
+from __future__ import annotations
+
+import functools
+import io
+import os
+import re
+import sqlite3
+import tempfile
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bagwise._io.storage import names_table
+from bagwise._utils.extras import require
+from bagwise._utils.json_text import parse_json
+from bagwise._utils.memory import readable_size
+from bagwise._utils.text import how_many
+from bagwise.errors import BagwiseError, argument, in_python
+from bagwise.sources.archives import check_zip
+from bagwise.sources.contents import FileContent, UrlContent
+from bagwise.sources.delimited import (
+    HEAD,
+    as_separator,
+    first_rows,
+    has_names,
+    parsed_at_once,
+    parsed_rows,
+    quote_of,
+    separator_of,
+)
+from bagwise.sources.encodings import as_utf8, undecodable
+from bagwise.sources.items import Content, check_encoding
+from bagwise.sources.limits import Deadline, Limits, check_size
+from bagwise.sources.parquet import opened_parquet
+from bagwise.sources.places import ending
+from bagwise.sources.roles import cut_name, shortened
+
+__all__ = [
+    "FOLDER_ENDINGS",
+    "JSON_ENDINGS",
+    "SHEET_ENDINGS",
+    "SQL_ENDINGS",
+    "TABLE_ENDINGS",
+    "TAB_ENDINGS",
+    "TEXT_TABLE_ENDINGS",
+]
+__all__ += [
+    "Layout",
+    "Table",
+    "check_layout",
+    "column_of_values",
+    "looked_at",
+    "read_table",
+    "split_table",
+    "table_ending",
+    "table_names",
+]
+
+TAB_ENDINGS = frozenset([".tsv", ".tab"])
+JSON_ENDINGS = frozenset([".jsonl", ".ndjson"])
+SHEET_ENDINGS = frozenset([".xlsx", ".xlsm"])
+SQL_ENDINGS = frozenset([".sqlite", ".sqlite3", ".db"])
+TEXT_TABLE_ENDINGS = TAB_ENDINGS | {".csv"}
+TABLE_ENDINGS = TEXT_TABLE_ENDINGS | JSON_ENDINGS | SHEET_ENDINGS | SQL_ENDINGS | {".parquet"}
+# Of single files, and of folders, where others are rather something else, such as Thumbs.db.
+FOLDER_ENDINGS = TEXT_TABLE_ENDINGS | JSON_ENDINGS | SHEET_ENDINGS
+# Endings and first bytes of compressed files.
+_PACKED = {".gz": ("gzip", b"\x1f\x8b"), ".zst": ("zstd", b"\x28\xb5\x2f\xfd")}
+
+# Rows that are looked at for a line of names.
+_SAMPLE = 1000
+# Bytes that are decompressed at a time, and rows of Parquet files and of data bases.
+_PART, _BATCH, _LONG_BATCH = 1 << 20, 1 << 14, 1 << 28
+_EXCEL_ROWS = 1 << 20
+_LINES = ".txt"
+# Steps of SQLite between looks at the clock.
+_STEPS = 100_000
+_SURROGATE = re.compile("[\udc80-\udcff]")
+# What openpyxl raises for files that are not what they should be.
+_EXCEL_DAMAGES = (zipfile.BadZipFile, zlib.error, NotImplementedError, LookupError, ValueError, OSError, EOFError)
+_EXCEL_DAMAGES += (SyntaxError, TypeError, AttributeError, ArithmeticError)  # type: ignore[assignment]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a file is read; None: as its content says.
+
+    Parameters
+    ----------
+    sep : str, default=None
+        Character between fields of CSV and TSV files, or its name, such as "tab".
+    sheet : str, default=None
+        Sheet of an Excel file, by name or number from 1; table of an SQLite file.
+    encoding : str, default=None
+        Encoding of CSV, TSV and JSON files.
+    header : bool, default=None
+        Whether the first row of a CSV, TSV or Excel file has the names of columns. If not, they are 1, 2, 3, ….
+    quote : str or None, default="auto"
+        Character around fields of CSV and TSV files, None for none. "auto": ``"``, in TSV files only if the first line
+        has it around all names.
+    """
+
+    sep: str | None = None
+    sheet: str | None = None
+    encoding: str | None = None
+    header: bool | None = None
+    quote: str | None = "auto"
+
+
+@dataclass(frozen=True)
+class Table:
+    """What a file holds.
+
+    Attributes
+    ----------
+    columns : pyarrow.Table
+        The rows that could be read. Columns of CSV, TSV and Excel files are strings.
+    numbers : sequence of int
+        The number of each row among all of the file, from 1.
+    bad : tuple of (int, str)
+        Numbers of the rows that cannot be used, and the reasons.
+    has_names : bool
+        Whether the file has names of columns; otherwise they are numbers.
+    decimal_commas : bool
+        Whether commas may be decimal points: no comma is between fields.
+    unread : dict
+        Columns that were not read, and their types: nested ones.
+    notes : tuple of str
+        What was not obvious.
+    """
+
+    columns: Any
+    numbers: Sequence[int]
+    bad: tuple[tuple[int, str], ...] = ()
+    has_names: bool = True
+    decimal_commas: bool = False
+    unread: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns."""
+        return list(self.columns.column_names)
+
+    def values(self, name: str) -> Iterator[Any]:
+        """Yield the values of a column, a part at a time; None is missing."""
+        for chunk in self.columns.column(name).chunks:
+            for start in range(0, len(chunk), _BATCH):
+                yield from chunk.slice(start, _BATCH).to_pylist()
+
+    def strings(self, name: str) -> list[str]:
+        """Return a column as strings, equal ones as one object where the file has them once; missing ones are empty."""
+        column = self.columns.column(name)
+        if _holds_lists(column):
+            raise BagwiseError(f"column {cut_name(name)!r} has lists, but a row has one label, id and split")
+        found: list[str] = []
+        for chunk in column.chunks:
+            if hasattr(chunk, "dictionary"):
+                known = [*map(_string, chunk.dictionary.to_pylist()), ""]
+                found += [known[-1 if place is None else place] for place in chunk.indices.to_pylist()]
+            else:
+                found += map(_string, chunk.to_pylist())
+        return found
+
+    def string_sets(self, name: str) -> list[tuple[str, ...]]:
+        """Return all strings in each row of a column, which may have lists; missing and empty ones are none."""
+        if not _holds_lists(self.columns.column(name)):
+            return [(one,) if one else () for one in self.strings(name)]
+        return [tuple(filter(None, map(_string, row or ()))) for row in self.values(name)]
+
+
+def _holds_lists(column: Any) -> bool:
+    types = require("pyarrow", "app", "Reading tables").types
+    return bool(types.is_list(column.type) or types.is_large_list(column.type))
+
+
+def _string(value: Any) -> str:
+    """Write a value: whole numbers without a point, bytes as UTF-8; what is missing is an empty one.
+
+    >>> _string(2.0), _string(2.5), _string(None), _string(True)
+    ('2', '2.5', '', 'True')
+    """
+    if isinstance(value, str):
+        return value
+    if value is None or value != value:
+        return ""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return str(int(value))
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def table_ending(name: str) -> str:
+    """Return the ending of a table's name, without that of its compression.
+
+    >>> table_ending("a.CSV"), table_ending("a.csv.gz"), table_ending("a.tar.gz")
+    ('.csv', '.csv', '.tar')
+    """
+    end = ending(name)
+    return ending(name[: -len(end)]) if end in _PACKED else end
+
+
+def split_table(path: Any) -> tuple[Any, str | None]:
+    """Return the path of an SQLite file and the name of its table that is behind ``::``; None without one.
+
+    >>> split_table("a/data.sqlite::reviews"), split_table("a/data.sqlite")
+    (('a/data.sqlite', 'reviews'), ('a/data.sqlite', None))
+    """
+    if not isinstance(path, (str, Path)) or not names_table(os.fspath(path)):
+        return path, None
+    file, _, table = os.fspath(path).rpartition("::")
+    return file, table
+
+
+def check_layout(names: Sequence[str], layout: Layout) -> None:
+    """Raise an error if the layout says something that applies to none of the files of these names."""
+    ends = {table_ending(name) for name in names}
+    checks = (
+        ("sep", layout.sep, TEXT_TABLE_ENDINGS, "CSV and TSV files"),
+        ("sheet", layout.sheet, SHEET_ENDINGS | SQL_ENDINGS, "Excel and SQLite files"),
+        ("header", layout.header, TEXT_TABLE_ENDINGS | SHEET_ENDINGS, "CSV, TSV and Excel files"),
+    )
+    for option, value, accepted, what in checks:
+        if value is not None and not ends & accepted:
+            raise BagwiseError(f"{argument(option)} is for {what}, but {names[0]} is none. Leave it out.")
+
+
+def read_table(file: Content, name: str, layout: Layout, limits: Limits) -> Table:
+    """Read a table within limits; its name says which format it has, otherwise its content.
+
+    Rows that cannot be used, such as those with another number of fields than the first one, are in `bad` of the
+    result. A file whose rows cannot be told apart is an error, whose message is the second half of a sentence.
+    """
+    try:
+        return looked_at(file, name, layout, limits)
+    finally:
+        looked_at.cache_clear()
+
+
+def _read(file: Content, name: str, layout: Layout, limits: Limits) -> Table:
+    check_encoding(layout.encoding)
+    as_separator(layout.sep)
+    end = table_ending(name)
+    if end == ".parquet":
+        return _read_parquet(file, limits)
+    if end in SQL_ENDINGS:
+        return _read_sqlite(file, layout.sheet, limits)
+    content = _content_of(file, limits)
+    end = end if end in TABLE_ENDINGS else _format_of(content)
+    if end in SHEET_ENDINGS:
+        rows, notes = _sheet_rows(content, layout.sheet, limits)
+        return _from_rows(rows, name, layout, limits, notes)
+    text, encoding, notes = as_utf8(content, layout.encoding, name)
+    del content
+    if end in JSON_ENDINGS:
+        return _read_json(text, encoding, notes, limits)
+    head = text[:HEAD].decode(errors="replace")
+    if end == _LINES and layout.sep is None:
+        return _lines(text, encoding, notes, limits)
+    quote, separator = _layout_of(head, end, layout)
+    columns = parsed_at_once(text, separator, quote, limits)
+    if columns is None:
+        table = _from_rows(parsed_rows(text, encoding, separator, quote, limits), name, layout, limits, notes)
+    else:
+        table = _with_names(columns, range(columns.num_rows), (), name, layout, notes, limits)
+    return replace(table, decimal_commas=separator != ",")
+
+
+@functools.lru_cache(maxsize=1)
+def looked_at(file: Content, name: str, layout: Layout, limits: Limits) -> Table:
+    """Read a table to see what it is; `read_table` of the same file returns it then, and forgets it."""
+    return _read(file, name, layout, limits)
+
+
+def _layout_of(head: str, end: str, layout: Layout) -> tuple[str | None, str]:
+    """Return what is around and between the fields of a file that begins like this."""
+    has_tabs = end in TAB_ENDINGS
+    quote = quote_of(head, layout.quote, has_tabs)
+    return quote, as_separator(layout.sep) or separator_of(head, quote, "\t" if has_tabs else ",")
+
+
+def table_names(file: Content, name: str, layout: Layout, limits: Limits) -> list[str]:
+    """Return the names of the columns of a table; of CSV, TSV and JSON files by their beginning alone."""
+    end = table_ending(name)
+    if end == ".parquet" and isinstance(file, (FileContent, UrlContent)) and ending(name) not in _PACKED:
+        with opened_parquet(file, limits) as opened:
+            return list(opened.schema_arrow.names)
+    if end not in TEXT_TABLE_ENDINGS | JSON_ENDINGS:
+        return read_table(file, name, layout, limits).names
+    text, encoding, _ = as_utf8(_content_of(file, limits, HEAD), layout.encoding, name)
+    if end in JSON_ENDINGS:
+        lines = (line for line in text.splitlines() if line.strip())
+        return list(_json_fields(next(lines, b"{}"), encoding, limits))
+    head = text.decode(errors="replace")
+    quote, separator = _layout_of(head, end, layout)
+    rows = first_rows(head, separator, quote, _SAMPLE)
+    named = has_names(rows) if layout.header is None else layout.header
+    return rows[0] if named else [str(k + 1) for k in range(len(rows[0]))]
+
+
+def _content_of(file: Content, limits: Limits, most: int | None = None) -> bytes:
+    """Read a file, decompressed, as long as it is within the limits; at most so many bytes."""
+    pieces: list[bytes] = []
+    n_bytes = n_packed = 0
+    with file.open() as opened:
+        codec = _codec_of(opened)
+        if codec is not None:
+            n_packed = opened.seek(0, os.SEEK_END)
+            opened.seek(0)
+        for piece in _pieces(opened) if codec is None else _decompressed(opened, codec):
+            pieces.append(piece)
+            n_bytes += len(piece)
+            limits.check("table_bytes", n_bytes, f"it has {readable_size(n_bytes)} and more")
+            if codec is not None and n_bytes > _PART:
+                limits.check("ratio", n_bytes / n_packed, f"it becomes {n_bytes / n_packed:.0f} times larger")
+            if most is not None and n_bytes >= most:
+                break
+    return b"".join(pieces)[:most]
+
+
+def _format_of(content: bytes) -> str:
+    """Return the ending of files with this content: objects of JSON, a sheet, fields between separators, or lines."""
+    if content.startswith(b"PK"):
+        return ".xlsx"
+    if content.lstrip()[:1] == b"{":
+        return ".jsonl"
+    head = content[:HEAD].decode("utf-8-sig", errors="replace")
+    for separator, end in (("\t", ".tsv"), (separator_of(head), ".csv")):
+        rows = first_rows(head, separator, '"', _SAMPLE)
+        if len(rows[0]) > 1 and {len(row) for row in rows} == {len(rows[0])}:
+            return end
+    return _LINES
+
+
+def _lines(text: bytes, encoding: str, notes: Sequence[str], limits: Limits) -> Table:
+    """Return the lines of a file that are not empty as the column text."""
+    arrow = require("pyarrow", "app", "Reading lines of texts")
+    lines = [line for line in text.decode("utf-8", "surrogateescape").splitlines() if line.strip()]
+    limits.check("rows", len(lines), f"it has {len(lines):,} lines")
+    wrong = {k: str(undecodable(line, encoding)) for k, line in enumerate(lines) if _SURROGATE.search(line)}
+    good = [k for k in range(len(lines)) if k not in wrong]
+    columns = arrow.table({"text": arrow.array([lines[k] for k in good], arrow.large_string())})
+    bad = tuple((k + 1, reason) for k, reason in wrong.items())
+    return Table(columns, [k + 1 for k in good], bad, has_names=False, notes=tuple(notes))
+
+
+def _pieces(file: Any) -> Iterator[bytes]:
+    while piece := file.read(_PART):
+        yield piece
+
+
+def _codec_of(file: Any) -> str | None:
+    head = file.read(4)
+    file.seek(0)
+    return next((name for name, mark in _PACKED.values() if head.startswith(mark)), None)
+
+
+def _decompressed(file: Any, codec: str) -> Iterator[bytes]:
+    arrow = require("pyarrow", "app", "Reading compressed tables")
+    try:
+        with arrow.CompressedInputStream(arrow.PythonFile(file, "r"), codec) as stream:
+            yield from _pieces(stream)
+    except (arrow.ArrowException, OSError) as error:
+        raise BagwiseError(f"its compression ({codec}) is damaged, or cannot be read: {error}") from error
+
+
+def _from_rows(
+    rows: Iterable[list[str] | BagwiseError], name: str, layout: Layout, limits: Limits, notes: Sequence[str]
+) -> Table:
+    """Make a table of rows of strings; those that are not as wide as the first one are bad."""
+    arrow = require("pyarrow", "app", "Reading tables")
+    first: list[str] | None = None
+    good: list[list[str]] = []
+    places: list[int] = []
+    bad: list[tuple[int, str]] = []
+    for place, row in enumerate(rows):
+        limits.check("rows", place, f"it has more than {limits.rows:,} rows")
+        if isinstance(row, BagwiseError):
+            if first is None:
+                raise row
+            bad.append((place, str(row)))
+            continue
+        if first is None:
+            first = row
+            limits.check("columns", len(first), f"it has {len(first):,} columns")
+        if len(row) != len(first):
+            bad.append((place, f"it has {how_many(len(row), 'fields')}, expected {len(first)}: {shortened(first)}"))
+            continue
+        good.append(row)
+        places.append(place)
+        n_bytes = 64 * len(good) * len(first)  # of strings of Python
+        limits.check("table_bytes", n_bytes, f"its first rows take {readable_size(n_bytes)}")
+    if first is None:
+        raise BagwiseError("it is empty")
+    columns = [arrow.array(column, arrow.large_string()) for column in zip(*good, strict=True)]
+    table = arrow.table(columns, [f"f{k}" for k in range(len(first))])
+    return _with_names(table, places, bad, name, layout, notes, limits)
+
+
+def _with_names(
+    table: Any,
+    places: Sequence[int],
+    bad: Sequence[tuple[int, str]],
+    name: str,
+    layout: Layout,
+    notes: Sequence[str],
+    limits: Limits,
+) -> Table:
+    """Take the names of columns from the first row if it has any, or number the columns."""
+    first = [column[0].as_py() for column in table.columns]
+    named = layout.header
+    if named is None:
+        sample = [column.to_pylist() for column in table.slice(0, _SAMPLE).columns]
+        named = has_names(list(zip(*sample, strict=True)))
+    if named:
+        table, places = table.slice(1), places[1:]
+        names = _names_of(first, table)
+        table = table.select([k for k, one in enumerate(names) if one]).rename_columns([one for one in names if one])
+    else:
+        table, places = table.rename_columns([str(k + 1) for k in range(len(first))]), [one + 1 for one in places]
+        bad = [(place + 1, reason) for place, reason in bad]
+        if layout.header is None:
+            say = in_python("header=True", "--header")
+            what = f"The first line of {name} has no names of columns, which are numbered from 1"
+            notes = (*notes, f"{what}; {say} takes it for names.")
+    limits.check("rows", table.num_rows, f"it has {table.num_rows:,} rows")
+    return Table(table, places, tuple(bad), named, notes=tuple(notes))
+
+
+def _names_of(cells: Sequence[str], table: Any) -> list[str]:
+    """Return names of columns: those without one are called as pandas does, or "" if they have nothing in any row."""
+    from pyarrow import compute
+
+    again = [name for name, n in Counter(cells).items() if n > 1 and name]
+    if again:
+        raise BagwiseError(f"it has columns of the same name: {shortened(cells)}")
+    empty = [not compute.max(compute.binary_length(column)).as_py() for column in table.columns]
+    return [cell or ("" if none else f"Unnamed: {k}") for k, (cell, none) in enumerate(zip(cells, empty, strict=True))]
+
+
+def _sheet_rows(content: bytes, wanted: str | None, limits: Limits) -> tuple[list[list[str]], tuple[str, ...]]:
+    """Read the rows of a sheet of an Excel file as strings, and say which sheet if there are several."""
+    excel = require("openpyxl", "excel", "Reading Excel files")
+    n_characters = 0
+    rows: list[list[str]] = []
+    try:
+        file = io.BytesIO(content)
+        check_zip(file, "it", limits)  # a workbook is a zip file
+        file.seek(0)
+        book = excel.load_workbook(file, read_only=True, data_only=True)
+        sheet, notes = _chosen_sheet(book, wanted)
+        sheet.reset_dimensions()  # what a file says about its size may be wrong
+        for row in _filled_rows(sheet.iter_rows(values_only=True), limits):
+            rows.append(row)
+            # cells may repeat a long text of the workbook
+            n_characters += sum(map(len, row))
+            what = f"its cells have more than {readable_size(limits.member_bytes)}"
+            limits.check("member_bytes", n_characters, what)
+    except BagwiseError:
+        raise
+    except _EXCEL_DAMAGES as error:
+        raise BagwiseError(f"it is not an Excel file (.xlsx), or damaged: {error}") from error
+    return rows, notes
+
+
+def _chosen_sheet(book: Any, wanted: str | None) -> tuple[Any, tuple[str, ...]]:
+    sheets = list(book.worksheets)
+    names = [sheet.title for sheet in sheets]
+    if not sheets:
+        raise BagwiseError("it has no sheets of cells")
+    if wanted is not None:
+        if wanted in names:
+            return sheets[names.index(wanted)], ()
+        if wanted.isdecimal() and 1 <= int(wanted) <= len(sheets):
+            return sheets[int(wanted) - 1], ()
+        raise BagwiseError(f"there is no sheet {wanted!r}; there are {shortened(names)}")
+    first = next((sheet for sheet in sheets if sheet.sheet_state == "visible"), sheets[0])
+    if len(sheets) == 1:
+        return first, ()
+    others = shortened([name for name in names if name != first.title])
+    return first, (f"The sheet {first.title!r} was read; {argument('sheet')} chooses another: {others}.",)
+
+
+def _filled_rows(rows: Iterable[Sequence[Any]], limits: Limits) -> Iterator[list[str]]:
+    """Yield the rows that are not empty, as wide as the first of them: names of columns are there."""
+    width, n_cells = None, 0
+    for number, row in enumerate(rows):
+        # a file may claim any number of a row, and all before it would be empty ones
+        if number >= _EXCEL_ROWS:
+            raise BagwiseError(f"it has rows beyond {_EXCEL_ROWS:,}, the last one of Excel")
+        limits.check("rows", number, f"it has more than {limits.rows:,} rows")
+        n_cells += len(row)
+        limits.check("member_bytes", 8 * n_cells, f"it has {n_cells:,} cells and more, of 8 bytes at least")
+        cells = ["" if value is None else _cell(value) for value in row]
+        while cells and cells[-1] == "" and (width is None or len(cells) > width):
+            cells.pop()
+        if not any(cells):
+            continue
+        width = len(cells) if width is None else width
+        yield cells + [""] * (width - len(cells))
+
+
+def _cell(value: Any) -> str:
+    """Write a cell: dates as in ISO 8601, whole numbers without a point, true and false as 1 and 0."""
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return str(int(value))
+    if isinstance(value, datetime):
+        return str(value.date()) if value.time() == time(0) else value.isoformat(" ")
+    text = value.isoformat() if isinstance(value, (date, time)) else str(value)
+    return text.encode("utf-8", "replace").decode()
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# JSON lines
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def _read_json(text: bytes, encoding: str, notes: Sequence[str], limits: Limits) -> Table:
+    """Read objects, one a line. In columns of strings null is an empty one; a field that a record lacks is missing."""
+    arrow = require("pyarrow", "app", "Reading JSON lines")
+    columns: dict[str, tuple[list[int], list[Any]]] = {}
+    bad: list[tuple[int, str]] = []
+    numbers: list[int] = []
+    number = 0
+    for line in io.BytesIO(text):
+        if not line.strip():
+            continue
+        number += 1
+        limits.check("rows", number, f"it has more than {limits.rows:,} records")
+        try:
+            fields = _json_fields(line, encoding, limits)
+        except BagwiseError as error:
+            bad.append((number, str(error)))
+            continue
+        for name, value in fields.items():
+            rows, values = columns.setdefault(name, ([], []))
+            rows.append(len(numbers))
+            values.append(value)
+        numbers.append(number)
+        limits.check("columns", len(columns), f"its records have {len(columns):,} different fields")
+        n_bytes = 8 * len(columns) * len(numbers)
+        limits.check("table_bytes", n_bytes, f"its fields take {readable_size(n_bytes)} and more")
+    if not numbers and not bad:
+        raise BagwiseError("it is empty")
+    found = {name: column_of_values(arrow, values) for name, (_, values) in columns.items()}
+    unread = {name: "objects or lists of lists" for name, column in found.items() if column is None}
+    filled = {
+        name: _spread(arrow, column, columns[name][0], len(numbers))
+        for name, column in found.items()
+        if column is not None
+    }
+    return Table(arrow.table(filled), numbers, tuple(bad), unread=unread, notes=tuple(notes))
+
+
+def _spread(arrow: Any, column: Any, rows: list[int], n_rows: int) -> Any:
+    """Return a column of some rows as one of all; strings that are null become empty, others are missing."""
+    if arrow.types.is_large_string(column.type):
+        column = column.fill_null("")
+    if len(rows) == n_rows:
+        return column
+    places = np.full(n_rows, -1, np.int64)
+    places[rows] = np.arange(len(rows))
+    return column.take(arrow.array(places, mask=places < 0))
+
+
+def _json_fields(line: bytes, encoding: str, limits: Limits) -> dict[str, Any]:
+    if len(line) > limits.text_bytes:
+        raise limits.exceeded("text_bytes", f"it has {readable_size(len(line))}")
+    text = line.decode("utf-8", "surrogateescape")
+    if _SURROGATE.search(text):
+        raise undecodable(text, encoding)
+    try:
+        fields = parse_json(text)
+    except (ValueError, RecursionError) as error:
+        raise BagwiseError(f"it is not JSON: {error}") from error
+    if not isinstance(fields, dict):
+        raise BagwiseError(f"it is a JSON {type(fields).__name__}, expected an object with named fields")
+    return {_clean(name): value for name, value in fields.items()}
+
+
+def _clean(text: str) -> str:
+    """Replace halves of pairs of surrogates, which are no characters."""
+    return text.encode("utf-8", "replace").decode() if not text.isascii() else text
+
+
+def column_of_values(arrow: Any, values: list[Any]) -> Any | None:
+    """Make a column of values of JSON or of a data base; None if some are nested, or bytes.
+
+    Values of several kinds become strings; where some are lists, all become lists of strings.
+    """
+    kinds = {type(value) for value in values} - {type(None)}
+    if list in kinds:
+        lists = [value if isinstance(value, list) else [] if value is None else [value] for value in values]
+        if dict in kinds or any(isinstance(one, (list, dict)) for some in lists for one in some):
+            return None
+        texts = [[_clean(str(one)) for one in some if one is not None] for some in lists]
+        return arrow.array(texts, arrow.large_list(arrow.large_string()))
+    if kinds & {dict, bytes}:
+        return None
+    if kinds <= {float, int} or kinds == {bool}:
+        try:
+            return arrow.array(values)
+        except (OverflowError, arrow.ArrowException):  # whole numbers of more than 64 bits
+            pass
+    strings = [None if value is None else _clean(value if isinstance(value, str) else str(value)) for value in values]
+    return arrow.array(strings, arrow.large_string())
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Parquet and SQLite
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def _read_parquet(file: Content, limits: Limits) -> Table:
+    """Read a Parquet file: columns of values and of lists of them; strings are held once each."""
+    arrow = require("pyarrow", "app", "Reading Parquet files")
+    types = arrow.types
+    content: Any = file
+    if not isinstance(file, (FileContent, UrlContent)) or ending(file.source) in _PACKED:
+        content = arrow.BufferReader(_content_of(file, limits))
+    with opened_parquet(content, limits) as opened:
+        fields = list(opened.schema_arrow)
+    is_string = (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
+    texts = [one.name for one in fields if any(is_kind(one.type) for is_kind in is_string)]
+    unread = {one.name: str(one.type) for one in fields if _is_nested(arrow, one.type)}
+    names = [one.name for one in fields if one.name not in unread]
+    if len(set(names)) < len(names):
+        raise BagwiseError(f"it has columns of the same name: {shortened(names)}")
+    if hasattr(content, "seek"):
+        content.seek(0)
+    with opened_parquet(content, limits, read_dictionary=texts) as coded, opened_parquet(content, limits) as plain:
+        many, rows = _many_values(coded, texts)
+        parts: dict[str, list[Any]] = {name: [] for name in names}
+        n_bytes = 0
+        for group in range(coded.num_row_groups):
+            few = [one for one in names if one not in many]
+            for opened, size, some in ((coded, _BATCH, few), (plain, rows, many)):
+                for batch in opened.iter_batches(size, [group], columns=some) if some else ():
+                    batch.validate(full=True)
+                    n_bytes += batch.nbytes
+                    limits.check("table_bytes", n_bytes, f"its first rows take {readable_size(n_bytes)}")
+                    for name in some:
+                        parts[name].append(batch.column(name))
+        kinds = {one.name: one.type for one in fields}
+        columns = {name: arrow.chunked_array(parts[name], None if parts[name] else kinds[name]) for name in names}
+    table = arrow.table(columns)
+    return Table(table, range(1, table.num_rows + 1), unread=unread)
+
+
+def _many_values(file: Any, texts: Sequence[str]) -> tuple[list[str], int]:
+    """Return the columns of strings that mostly differ, which are read as they are, and rows of them to read at a time.
+
+    Reading codes of such columns takes a hundred times as long. Others may repeat a long string in each row: in codes
+    these are held once, and of the first ones a batch may not take more than 256 MiB, whatever it repeats.
+    """
+    from pyarrow import compute
+
+    many, longest = list(texts), 1
+    for group in range(file.num_row_groups if texts else 0):
+        first = next(file.iter_batches(_BATCH, [group], columns=many), None) if many else None
+        if first is None:
+            continue
+        many = [name for name in many if 2 * len(first.column(name).dictionary) > first.num_rows]
+        lengths = (compute.max(compute.binary_length(first.column(name).dictionary)).as_py() for name in many)
+        longest = max([longest, *(length or 0 for length in lengths)])
+    return many, max(1, min(_BATCH, _LONG_BATCH // longest))
+
+
+def _is_nested(arrow: Any, kind: Any) -> bool:
+    """Whether a type is nested otherwise than as lists of values."""
+    types = arrow.types
+    is_list = types.is_list(kind) or types.is_large_list(kind)
+    return types.is_nested(kind.value_type if is_list else kind)
+
+
+def _read_sqlite(file: Content, wanted: str | None, limits: Limits) -> Table:
+    """Read a table of a data base. SQL of the file is not run: no views, virtual tables, triggers, computed columns."""
+    arrow = require("pyarrow", "app", "Reading SQLite files")
+    deadline = Deadline(limits)
+    with _as_local(file, limits) as path:
+        try:
+            with closing(_connected(path, deadline, limits)) as base:
+                name, notes = _chosen_table(base, wanted)
+                about = base.execute(f"PRAGMA table_xinfo({_quoted(name)})").fetchall()
+                names = [str(column[1]) for column in about if not column[6]]
+                unread = {str(column[1]): "computed by SQL" for column in about if column[6]}
+                cursor = base.execute(f"SELECT {', '.join(map(_quoted, names))} FROM {_quoted(name)}")
+                rows = _sqlite_rows(cursor, len(names), limits)
+        except (sqlite3.Error, sqlite3.Warning, UnicodeError) as error:
+            deadline.check()
+            raise BagwiseError(f"it is not an SQLite file, or damaged: {error}") from error
+    numbers = [number for number, row in enumerate(rows, start=1) if row is not None]
+    bad = [(number, "it has bytes that are not UTF-8") for number, row in enumerate(rows, start=1) if row is None]
+    good = [row for row in rows if row is not None]
+    found = {one: column_of_values(arrow, [row[k] for row in good]) for k, one in enumerate(names)}
+    unread |= {one: "bytes" for one, column in found.items() if column is None}
+    table = arrow.table({one: column for one, column in found.items() if column is not None})
+    return Table(table, numbers, tuple(bad), unread=unread, notes=notes)
+
+
+@contextmanager
+def _as_local(file: Content, limits: Limits) -> Iterator[str]:
+    """Give the path of a file, or that of a copy if it is in an archive, by URL or compressed."""
+    if isinstance(file, FileContent) and ending(file.path) not in _PACKED:
+        log = f"{file.path}-wal"
+        if os.path.exists(log) and os.path.getsize(log):
+            raise BagwiseError(
+                f"some of its rows are in {os.path.basename(log)} still. Close the program that writes it, then open it"
+            )
+        check_size(file.path, limits)
+        yield file.path
+        return
+    with tempfile.NamedTemporaryFile(prefix="bagwise-", suffix=".sqlite") as copy:
+        copy.write(_content_of(file, limits))
+        copy.flush()
+        yield copy.name
+
+
+def _connected(path: str, deadline: Deadline, limits: Limits) -> sqlite3.Connection:
+    """Open a data base for reading alone: no file beside it is read or written, no function is called."""
+    with open(path, "rb") as file:
+        if file.read(16) != b"SQLite format 3\0":
+            raise BagwiseError("it is not an SQLite file")
+    base = sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro&immutable=1", uri=True, isolation_level=None)
+    try:
+        base.text_factory = lambda text: text.decode("utf-8", "surrogateescape")
+        base.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(limits.text_bytes, 2**31 - 1))
+        base.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+        base.execute("PRAGMA trusted_schema=OFF")
+        base.execute("PRAGMA cell_size_check=ON")
+        base.set_progress_handler(deadline.check, _STEPS)
+        allowed = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_PRAGMA)
+        base.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in allowed else sqlite3.SQLITE_DENY)
+    except BaseException:
+        base.close()
+        raise
+    return base
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _chosen_table(base: sqlite3.Connection, wanted: str | None) -> tuple[str, tuple[str, ...]]:
+    found = base.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
+    names = [
+        str(name)
+        for kind, name, sql in found
+        if kind == "table" and not str(name).startswith("sqlite_") and re.match(r"\s*CREATE\s+TABLE\b", str(sql), re.I)
+    ]
+    if wanted is not None and wanted not in names:
+        views = wanted in [name for kind, name, _ in found if kind == "view"]
+        why = "is a view, which is not read" if views else "is none of its tables"
+        raise BagwiseError(f"{wanted!r} {why}; there are {shortened(names) or 'none'}")
+    if wanted is None and len(names) != 1:
+        choice = f"Choose one by {argument('sheet', names[0])}: {shortened(names)}" if names else "There are none"
+        raise BagwiseError(f"it has {len(names)} tables. {choice}")
+    return wanted or names[0], ()
+
+
+def _sqlite_rows(cursor: sqlite3.Cursor, width: int, limits: Limits) -> list[tuple[Any, ...] | None]:
+    """Fetch all rows; None for those with bytes of no character."""
+    limits.check("columns", width, f"it has {width:,} columns")
+    rows: list[tuple[Any, ...] | None] = []
+    n_bytes = 0
+    while some := cursor.fetchmany(_BATCH):
+        for row in some:
+            texts = [value for value in row if isinstance(value, str)]
+            n_bytes += 64 * width + sum(len(value) for value in row if isinstance(value, (str, bytes)))
+            rows.append(None if any(map(_SURROGATE.search, texts)) else row)
+        limits.check("rows", len(rows), f"it has more than {limits.rows:,} rows")
+        limits.check("table_bytes", n_bytes, f"its first rows take {readable_size(n_bytes)}")
+    return rows
