@@ -302,7 +302,7 @@ def test_an_entry_is_all_that_a_new_encoder_needs(monkeypatch, tmp_path):
             pixels = np.clip(random.normal(128, scale, (24, 20)), 0, 255).astype(np.uint8)
             Image.fromarray(pixels).save(tmp_path / "images" / name / f"{k}.png")
     path = tmp_path / "model.bagwise"
-    options = ["--descriptor", "patches", "--words", 6, "--groups", 2, "--folds", 2, "--no-report"]
+    options = ["--descriptor", "patches", "--words", 6, "--groups", 2, "--folds", 2, "--no-page"]
     import commands  # needs jsonschema
 
     commands.bagwise("fit", tmp_path / "images", "--out", path, *options)
