@@ -251,7 +251,7 @@ def test_names_mappings_and_encoders_are_the_same():
         with pytest.raises(BagwiseError, match=r"Unknown assignment: .*Accepted: 'hard', .*, or an encoder"):
             as_encoder(wrong)
     with pytest.raises(
-        BagwiseError, match="Unknown parameter of soft assignment: 'bandwith'. Did you mean 'bandwidth'"
+        BagwiseError, match=r"Unknown parameter of soft assignment: 'bandwith'\. Did you mean 'bandwidth'"
     ):
         as_encoder({"name": "soft", "bandwith": 1.0})
     with pytest.raises(BagwiseError, match="bandwidth of SoftEncoder must be"):

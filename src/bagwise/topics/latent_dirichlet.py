@@ -591,6 +591,12 @@ class LatentDirichlet(TopicModel):
 TEMPLATES: list[Any] = [Interval(Integral, 1, None, closed="left"), LatentDirichlet, FrozenEstimator]
 
 
-def new_model(template: int | LatentDirichlet) -> LatentDirichlet:
-    """An unfitted model: a clone of the given one, or one with the given number of topics and a fixed seed."""
-    return clone(template) if isinstance(template, LatentDirichlet) else LatentDirichlet(int(template), random_state=0)
+def new_model(template: int | LatentDirichlet, seed: int | None = None) -> LatentDirichlet:
+    """An unfitted model: a clone of the given one, or one with the given number of topics.
+
+    It has the given seed, unless the template has one of its own; without either, that of a number of topics is 0.
+    """
+    if not isinstance(template, LatentDirichlet):
+        return LatentDirichlet(int(template), random_state=seed or 0)
+    model: LatentDirichlet = clone(template)
+    return model.set_params(random_state=seed) if model.random_state is None and seed is not None else model
