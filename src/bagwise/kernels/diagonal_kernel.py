@@ -339,7 +339,7 @@ class DiagonalKernelLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
             if not weights.any():
                 warnings.warn(
                     f"All weights are 0, and so is the kernel: a step of {self._step():g} leaves no feature that "
-                    "agrees with the labels. Take a smaller step, objective='ball' or 'correlation', or check the labels.",
+                    "agrees with the labels. Take a smaller step, another objective, or check the labels.",
                     UserWarning,
                     stacklevel=2,
                 )
