@@ -4,7 +4,6 @@ from pathlib import Path
 import pytest
 from hypothesis import is_hypothesis_test, settings
 
-from browsing import CHROMIUM, playwright
 from slow import CHECKS, SLOW
 
 # `make test` draws the same examples every time; `make properties` fresh ones and more of them, `make test-fast` fewer.
@@ -68,6 +67,8 @@ def xp(request):
 @pytest.fixture(scope="module")
 def browser():
     """Chromium."""
+    from browsing import CHROMIUM, playwright  # deferred: tests on a CUDA device run without what commands need
+
     with playwright().sync_playwright() as running:
         flags = ["--no-sandbox", "--disable-gpu", "--disable-smooth-scrolling"]  # the wheel moves a page at once
         started = running.chromium.launch(executable_path=CHROMIUM, args=flags)

@@ -4,6 +4,7 @@ import io
 import os
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,12 +14,13 @@ import pytest
 from bagwise import BagwiseError, Hierarchy
 from bagwise._io import atomic
 from bagwise._io.atomic import write_atomically
-from bagwise._io.locks import locked, take
+from bagwise._io.locks import locked
 from bagwise._io.tensors import file_parts
 from bagwise._utils.memory import free_memory, parse_size, readable_size, resolve_limit
 from bagwise._utils.progress import ProgressBar
 from bagwise._utils.threads import cached_once, run_over_ranges
 from bagwise.errors import unknown_name
+from waiting import PATIENCE
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
@@ -75,102 +77,66 @@ def test_pipes_are_neither_replaced_nor_waited_for(tmp_path):
     assert (tmp_path / "pipe").is_fifo()
 
 
-def left_by(host, name="file"):
-    return f".{name}.{host}-{'0' * 16}.part"
-
-
-def test_what_dead_processes_left_is_removed_by_the_next_writer(tmp_path):
-    path, host = tmp_path / "file", atomic._host()
+def test_what_dead_processes_left_is_removed_by_a_writer_a_day_later(tmp_path):
+    path = tmp_path / "file"
     lines = ["import os, sys", "from bagwise._io import atomic", "writer = atomic.open_atomically(sys.argv[1])"]
     code = "\n".join([*lines, "writer.__enter__()", "os._exit(0)"])
     subprocess.run([sys.executable, "-c", code, path], check=True)
-    folder = tmp_path / left_by(host)
+    (left,) = tmp_path.iterdir()
+    folder, unlike, young = (tmp_path / f".{name}.{k:016x}.part" for k, name in enumerate(("file", "file.csv", "file")))
     folder.mkdir()
     (folder / "half").write_bytes(b"half")
-    others = tmp_path / left_by("0" * 8 if host != "0" * 8 else "1" * 8)
-    unlike = tmp_path / left_by(host, "file.csv")
-    for part in (others, unlike):
-        part.write_bytes(b"half")
-    unlike.chmod(0o400)
-    assert len(list(tmp_path.iterdir())) == 4
-    write_atomically(path, b"whole")
-    assert set(tmp_path.iterdir()) == {path, others, unlike}
+    unlike.write_bytes(b"half")
+    young.write_bytes(b"half")
+    for part in (left, folder, unlike):
+        os.utime(part, (1e9, 1e9))
     write_atomically(path, b"part of a cache", lasting=False)
-    assert unlike.exists()
+    assert left.exists()
+    write_atomically(path, b"whole")
+    assert set(tmp_path.iterdir()) == {path, unlike, young}
     atomic.sweep(tmp_path)  # as caches do, for all their files
-    assert set(tmp_path.iterdir()) == {path, others}
+    assert set(tmp_path.iterdir()) == {path, young}
 
 
-@pytest.mark.skipif(os.name != "posix", reason="nothing is swept")
-def test_a_living_writer_keeps_its_file_also_in_a_container_that_does_not_see_its_process(tmp_path, monkeypatch):
-    """Containers that share a folder and the name of a host know nothing of each other's processes."""
-
-    def unseen(*_):
-        raise ProcessLookupError
-
-    monkeypatch.setattr(os, "kill", unseen)
-    path, folder = tmp_path / "file", tmp_path / "folder"
+def test_a_writer_keeps_its_file_while_others_write(tmp_path):
+    path = tmp_path / "file"
     with atomic.open_atomically(path) as file:
         file.write(b"slow")
         atomic.sweep(tmp_path)
         write_atomically(path, b"quick")
-        monkeypatch.setattr(atomic, "_sync_folder", lambda place: atomic.sweep(tmp_path))
-        atomic.write_folder(folder, {"a": b"1"})
+        atomic.write_folder(tmp_path / "folder", {"a": b"1"})
     assert path.read_bytes() == b"slow"
-    assert (folder / "a").read_bytes() == b"1"
-    assert set(tmp_path.iterdir()) == {path, folder}
-    with atomic.open_atomically(path) as other, locked(path):  # a writer that is done holds no lock
-        other.write(b"again")
-    with locked(path, waiting=pytest.fail):
-        pass
+    assert (tmp_path / "folder" / "a").read_bytes() == b"1"
+    assert len(list(tmp_path.iterdir())) == 2
 
 
-@pytest.mark.skipif(os.name != "posix", reason="there are no locks")
-def test_a_file_that_is_replaced_under_a_lock_stays_locked(tmp_path):
-    """Otherwise another program could change what was just written, before its writer has looked at it."""
-    path = tmp_path / "file"
+def test_a_lock_keeps_other_threads_out_also_when_the_file_is_replaced(tmp_path):
+    path, order, waits = tmp_path / "file", [], threading.Event()
     path.write_bytes(b"old")
 
-    def is_locked():
-        with open(path, "rb") as file:
-            return not take(file.fileno())
+    def other():
+        with locked(path, waiting=waits.set):
+            order.append(path.read_bytes())
 
+    with locked(path, waiting=pytest.fail):
+        with locked(path, waiting=pytest.fail):
+            write_atomically(path, b"new")
+        thread = threading.Thread(target=other)
+        thread.start()
+        assert waits.wait(PATIENCE)
+        write_atomically(path, b"newer")
+        order.append("first")
+    thread.join()
+    assert order == ["first", b"newer"]
+
+
+def test_a_file_with_the_longest_name_is_locked(tmp_path):
+    path = tmp_path / ("x" * 255)
+    with locked(path):  # it does not exist
+        assert not list(tmp_path.iterdir())
+    path.touch()
     with locked(path):
-        for content in (b"new", b"newer"):
-            with locked(path):
-                write_atomically(path, content)
-            assert is_locked()
-        write_atomically(tmp_path / "other", b"")
-    assert not is_locked()
-    assert path.read_bytes() == b"newer"
-
-
-@pytest.mark.skipif(os.name != "posix", reason="nothing is swept")
-def test_what_is_swept_before_it_is_locked_is_made_again(tmp_path, monkeypatch):
-    real, swept = atomic.take, []
-
-    def late(descriptor, wait=False):
-        if wait and len(swept) < 2:
-            swept.append(descriptor)
-            atomic.sweep(tmp_path)
-            assert not list(tmp_path.glob(".*.part"))
-        return real(descriptor, wait=wait)
-
-    monkeypatch.setattr(atomic, "take", late)
-    write_atomically(tmp_path / "file", b"whole")
-    assert len(swept) == 2
-    swept.clear()
-    atomic.write_folder(tmp_path / "folder", {"a": b"1"})
-    assert len(swept) == 2
-    assert {path.name for path in tmp_path.iterdir()} == {"file", "folder"}
-
-
-def test_where_there_are_no_locks_nothing_is_removed(tmp_path, monkeypatch):
-    part = tmp_path / left_by(atomic._host())
-    part.write_bytes(b"half")
-    monkeypatch.setattr("bagwise._io.locks.fcntl", None)
-    write_atomically(tmp_path / "file", b"whole")
-    assert part.exists()
+        assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_the_error_of_a_writer_whose_file_is_gone_is_true(tmp_path):
@@ -283,7 +249,7 @@ def test_what_several_threads_ask_for_is_computed_once():
         assert list(pool.map(slow, [1, 2] * 20)) == [10, 20] * 20
     assert sorted(computed) == [1, 2]
     assert slow(3) == 30
-    assert slow.cached.cache_info().currsize == 2
+    assert slow.cache_info().currsize == 2
 
 
 def test_errors_in_threads_are_raised():

@@ -63,7 +63,8 @@ def test_workers_list_shards(client, store, folder, pattern, only_there, monkeyp
 
 
 def test_what_a_worker_sends_is_small(folder):
-    listing = shards._Listing(frozenset([".png"]), True, open_collection(folder).limits)
+    whole = open_collection(folder)
+    listing = shards._Listing("images", whole.decoder, frozenset([".png"]), True, whole.limits)
     (whole,) = shards.shards_of_listing(list_place(folder)).parts(1)
     n_items = N_SHARDS * N_EACH
     assert len(pickle.dumps(listing(whole))) < n_items * 40 + N_SHARDS * 600
@@ -71,9 +72,9 @@ def test_what_a_worker_sends_is_small(folder):
 
 def test_compressed_shards_are_unpacked_where_they_are_read(client, tmp_path, only_there, monkeypatch):
     folder = write_shards(tmp_path / "packed", 2, 4, compressed=True)
-    archives._unpacked.cached.cache_clear()
+    archives._unpacked.cache_clear()
     there = open_source(folder, FitOptions(), executor_of(client))
-    assert archives._unpacked.cached.cache_info().currsize <= 1  # the first, whose names tell the modality
+    assert archives._unpacked.cache_info().currsize <= 1  # the first, whose names tell the modality
     monkeypatch.undo()
     here = open_collection(folder)
     equal_collections(there, here)

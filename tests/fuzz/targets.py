@@ -330,7 +330,36 @@ def _parquet(folder):
 
     X, y = table(n_each=3)
     pd.DataFrame(X, columns=[f"w{k}" for k in range(X.shape[1])]).assign(label=y).to_parquet(folder / "table.parquet")
-    return [folder / "table.parquet"]
+    texts_of = pd.DataFrame(texts(2), columns=["text", "label"]).assign(tags=[["a", "b"]] * 6)
+    texts_of.to_parquet(folder / "texts.parquet", row_group_size=4)
+    return [folder / "table.parquet", folder / "texts.parquet"]
+
+
+def _sqlite(folder):
+    import sqlite3
+
+    import pandas as pd
+
+    X, y = table(n_each=3)
+    for name, frame in (
+        ("texts", pd.DataFrame(texts(8), columns=["text", "label"])),
+        ("table", pd.DataFrame(X, columns=[f"w{k}" for k in range(X.shape[1])]).assign(label=y)),
+    ):
+        with contextlib.closing(sqlite3.connect(folder / f"{name}.sqlite")) as base:
+            frame.to_sql(name, base, index=False)
+    return [folder / "texts.sqlite", folder / "table.sqlite"]
+
+
+def _zst(folder):
+    import pyarrow as pa
+
+    (folder / "t.csv.zst").write_bytes(pa.compress(write_records(folder / "r.csv").read_bytes(), "zstd", asbytes=True))
+    return [folder / "t.csv.zst"]
+
+
+def _gz(folder):
+    (folder / "t.csv.gz").write_bytes(gzip.compress(write_records(folder / "r.csv").read_bytes(), mtime=0))
+    return [folder / "t.csv.gz"]
 
 
 def _xlsx(folder):
@@ -534,6 +563,9 @@ TARGETS = {
     "svmlight": Target("text", ".svmlight", _svmlight, _use_collection),
     "parquet": Target("bytes", ".parquet", _parquet, _use_collection),
     "xlsx": Target("zip", ".xlsx", _xlsx, _use_collection),
+    "sqlite": Target("bytes", ".sqlite", _sqlite, _use_collection),
+    "csv.gz": Target("gz", ".csv.gz", _gz, _use_collection),
+    "csv.zst": Target("bytes", ".csv.zst", _zst, _use_collection),
     "zip": Target("zip", ".zip", _zip, _use_collection),
     "tar": Target("bytes", ".tar", _tar(), _use_collection),
     "tar.gz": Target("gz", ".tar.gz", _tar(lambda inside: gzip.compress(inside, mtime=0), "tar.gz"), _use_collection),

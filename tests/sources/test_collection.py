@@ -1,18 +1,21 @@
 import itertools
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from bagwise import BagwiseError, open_collection
-from bagwise.sources import Collection, Item, ItemError, SkippedItemsWarning
+from bagwise.sources import Collection, Item, ItemError, SkippedItemsWarning, places, write_manifest
 from bagwise.sources.contents import FileContent
 from bagwise.sources.media import TextDecoder
 from bagwise.sources.places import arrange, ending
+from small_sources import write_text_folder
 
 TEXTS = {"train/cat/1.txt": "meow", "train/cat/10.txt": "purr", "train/dog/2.txt": "woof", "test/dog/3.txt": "growl"}
 
@@ -279,3 +282,77 @@ def test_endings_are_those_of_splitext():
             name = "".join(letters)
             end = os.path.splitext(name)[1].lower()
             assert ending(name) == ("" if end == "." else end)
+
+
+def test_names_that_are_not_utf8_survive(tmp_path):
+    names = [b"\xff/caf\xe9.txt", "dog/caf\u00e9.txt".encode()]
+    for name in names:
+        path = os.path.join(os.fsencode(tmp_path / "data"), name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(b"a text")
+    texts = open_collection(tmp_path / "data")
+    assert [os.fsencode(id) for id in texts.ids] == sorted(names, key=os.fsdecode)
+    assert [os.fsencode(label) for label in texts.classes] == [b"dog", b"\xff"]
+    for copy in (
+        pickle.loads(pickle.dumps(texts)),
+        pickle.loads(pickle.dumps(texts.partitions(1)[0])).open(),
+        open_collection(write_manifest(texts, tmp_path / "data" / "m.parquet")),
+    ):
+        assert (copy.ids, copy.label_sets) == (texts.ids, texts.label_sets)
+        assert [text for _, text in copy.load()] == ["a text"] * 2
+
+
+def test_columns_of_parts_are_parts_of_columns():
+    rng = np.random.default_rng(0)
+    n = 200
+    ids = [f"item {k}" for k in rng.permutation(n)]
+    single = [[("a",), ("b",), ()][k] for k in rng.integers(0, 3, n)]
+    several = [[("a",), ("b", "c"), (), ("c", "b")][k] for k in rng.integers(0, 4, n)]
+    splits = [["train", None, "test"][k] for k in rng.integers(0, 3, n)]
+    for labels in (single, several):
+        whole = Collection.from_matrix(rng.random((n, 3)), ids, labels, splits)
+        for key in (slice(20, 150), slice(150, 20, -3), rng.permutation(n)[:50], rng.random(n) < 0.3, slice(0, 0)):
+            numbers = np.arange(n)[key].tolist()
+            for part in (whole[key], pickle.loads(pickle.dumps(whole[key]))):
+                assert part.ids == [ids[k] for k in numbers]
+                assert part.label_sets == [labels[k] for k in numbers]
+                assert part.splits == [splits[k] for k in numbers]
+                assert part.n_labels.tolist() == [len(labels[k]) for k in numbers]
+                assert part.classes == tuple(sorted({label for k in numbers for label in labels[k]}))
+                assert [(item.id, item.labels, item.split) for item in part] == [
+                    (ids[k], labels[k], splits[k]) for k in numbers
+                ]
+                np.testing.assert_array_equal(part.X, whole.X[numbers])
+        assert whole.codes_in(["c", "a"]).tolist() == [{("a",): 1}.get(one, -1) for one in labels]
+        assert whole == whole[np.arange(n)]
+        assert whole != whole[::-1]
+    first = next(k for k in range(n) if len(several[k]) > 1)
+    assert whole.several().id == ids[first]
+    assert Collection.from_matrix(np.eye(3)).several() is None
+
+
+def test_items_of_several_collections_become_one(folder, tmp_path):
+    write(tmp_path / "more", {"a.txt": b"caf\xe9"})
+    animals, more = open_collection(folder), open_collection(tmp_path / "more", encoding="latin-1")
+    both = Collection.of([*animals[1:], *more], "texts", "both")
+    assert pickle.loads(pickle.dumps(both)) == both
+    assert [text for _, text in both.load()] == [*(text for _, text in animals[1:].load()), "café"]
+    assert len({item.fingerprint() for item in both}) == 4
+
+
+@pytest.mark.parametrize("archive", [False, True])
+def test_a_place_is_listed_once(tmp_path, monkeypatch, archive):
+    from bagwise import fit_model
+    from bagwise.app import evaluate_model
+
+    source = write_text_folder(tmp_path / "texts", n_each=3)
+    source = tmp_path / "texts" if not archive else Path(shutil.make_archive(tmp_path / "a", "zip", tmp_path / "texts"))
+    listed = []
+    for name in ("_walk", "list_archive"):
+        read = getattr(places, name)
+        monkeypatch.setattr(places, name, lambda *given, read=read: listed.append(given) or read(*given))
+    model = fit_model(source, n_groups=2, folds=0).result.model
+    assert len(listed) == 1
+    evaluate_model(model, source)
+    assert len(listed) == 2

@@ -102,8 +102,8 @@ def test_columns_can_be_chosen(folder, tmp_path, ending):
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ({"url": ["a.jpg", "b.jpg", "a.jpg"]}, "rows 1 and 3 have the same url, 'a.jpg'"),
-        ({"url": ["a.jpg", "b.jpg"], "id": ["x", "x"]}, "rows 1 and 2 have the same id, 'x'"),
+        ({"url": ["a.jpg", "b.jpg", "a.jpg"]}, "2 items with the id 'a.jpg', such as items 1 and 3"),
+        ({"url": ["a.jpg", "b.jpg"], "id": ["x", "x"]}, "2 items with the id 'x', such as items 1 and 2"),
         ({"url": ["a.jpg", ""], "label": ["x", "y"]}, "no url"),
         ({"url": ["a.jpg", "b.jpg"], "offset": [0, 1]}, "needs columns size and id"),
         ({"url": ["a.jpg"], "size": ["many"]}, "whole number"),
@@ -335,11 +335,10 @@ def test_others_may_list_shards(shards):
 
 
 def test_a_shard_by_url_is_read_once(shards, monkeypatch):
-    from bagwise.sources.archives import _unpacked
     from bagwise.sources.contents import UrlContent
 
-    _unpacked.cache_clear()
-    (part,) = open_partitions("memory://shards/images-{000..000}.tar", modality="images")
+    fsspec.filesystem("memory").pipe_file("/alone/s-000.tar", (shards / "images-000.tar").read_bytes())
+    (part,) = open_partitions("memory://alone/s-{000..000}.tar", modality="images")
     reads, read = [], UrlContent.read
     monkeypatch.setattr(UrlContent, "read", lambda self, *given: reads.append(given) or read(self, *given))
     assert [item.load().shape for item in part.open()]

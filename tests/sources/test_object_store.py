@@ -50,7 +50,7 @@ def store(folder):
 def no_blocks(monkeypatch):
     """Blocks of 16 KiB, none of them read yet."""
     monkeypatch.setattr(contents, "_BLOCK", 1 << 14)
-    contents._block.cached.cache_clear()
+    contents._block.cache_clear()
     contents._unchanged.cache_clear()
     return 1 << 14
 
@@ -109,7 +109,7 @@ def test_shards_are_listed_and_read_by_blocks(store, folder, no_blocks):
     listed = [store.asked("GET", f"shard-{k:03}.tar") for k in range(3)]
     assert all(len(set(ranges)) == len(ranges) <= n_blocks for ranges in listed)
     sent = [pickle.dumps(part) for part in whole.partitions(3)]
-    contents._block.cached.cache_clear()  # as in another process
+    contents._block.cache_clear()  # as in another process
     for number, one in enumerate(sent):
         store.requests.clear()
         assert len([item.load() for item in pickle.loads(one).open()]) == 12
@@ -130,7 +130,7 @@ def test_what_is_compressed_is_fetched_once(store, no_blocks):
     whole = open_collection(store.url("data/packed/shard-{000..001}.tar.gz"), storage_options=store.options)
     first, _ = (pickle.dumps(part) for part in whole.partitions(2))
     assert len(first) < 5000
-    archives._unpacked.cached.cache_clear()  # as in another process
+    archives._unpacked.cache_clear()  # as in another process
     store.requests.clear()
     opened = pickle.loads(first).open()
     assert not store.requests  # until an item is read

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
-import platform
 import re
 import secrets
 import shutil
 import stat
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from bagwise._io.locks import give_up, hand_over, take
 from bagwise.errors import BagwiseError, argument
 
-# Characters of a file's name that the name of its unfinished successor begins with: names are at most 255 bytes long.
-_LONGEST_NAME = 40
-_PART = re.compile(r"\.(?P<host>[0-9a-f]{8})-[0-9a-f]{16}\.part\Z")
+_LONGEST_NAME = 40  # bytes of a file's name in the name of its unfinished successor
+_PART = re.compile(r"\.[0-9a-f]{16}\.part\Z")
+_OLD = 86_400.0  # seconds after which what nobody wrote to is taken for what a process that died has left
 
 
 class UnwritableError(BagwiseError, OSError):
@@ -33,7 +31,7 @@ def open_atomically(path: str | os.PathLike[str], *, lasting: bool = True, priva
 
     The new file takes its name when the block ends without an exception; otherwise it is removed. It has the rights of
     the file that it replaces; a link is followed, a device or a pipe is not replaced. What processes that died left
-    unfinished is removed.
+    unfinished is removed by the next writer of the file after a day, see `sweep`.
 
     Parameters
     ----------
@@ -56,11 +54,7 @@ def open_atomically(path: str | os.PathLike[str], *, lasting: bool = True, priva
             yield file
             file.flush()
             os.fsync(file.fileno())
-            if os.name == "posix":  # others cannot rename an open file, and have no locks
-                os.replace(temporary, target)
-                hand_over(file.fileno(), target)
-        if os.name != "posix":
-            os.replace(temporary, target)
+        os.replace(temporary, target)
         if lasting:
             _sync_folder(target.parent)
     except BaseException as error:
@@ -120,11 +114,9 @@ def write_folder(folder: str | os.PathLike[str], files: Mapping[str, bytes]) -> 
         for name, content in files.items():
             write_atomically(target / name, content)
         return Path(folder)
+    temporary = _part_name(target)
     try:
-        temporary, descriptor = _new_part_folder(target)
-    except OSError as error:
-        raise _named(error, folder) from error
-    try:
+        temporary.mkdir()
         for name, content in files.items():
             with open(temporary / name, "xb") as file:
                 file.write(content)
@@ -140,10 +132,6 @@ def write_folder(folder: str | os.PathLike[str], files: Mapping[str, bytes]) -> 
         if isinstance(error, OSError):
             raise _named(error, folder) from error
         raise
-    finally:
-        if descriptor is not None:
-            give_up(descriptor)
-            os.close(descriptor)
     sweep(target.parent, target.name)
     return Path(folder)
 
@@ -161,40 +149,13 @@ def _target(path: str | os.PathLike[str]) -> Path:
 
 
 def _new_part(target: Path, private: bool = False) -> tuple[Path, BinaryIO]:
-    """Open a new file beside `target`, locked as long as it is open, where the file system has locks."""
-    mode = 0o600 if private else 0o666
-    while True:
-        temporary = _part_name(target)
-        file = open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode))  # noqa: SIM115
-        if _kept(temporary, file.fileno()):
-            return temporary, file
-        file.close()
-
-
-def _new_part_folder(target: Path) -> tuple[Path, int | None]:
-    """Make a new folder beside `target`, and return it with a descriptor that locks it; None where there are none."""
-    while True:
-        temporary = _part_name(target)
-        temporary.mkdir()
-        if os.name != "posix":
-            return temporary, None
-        try:
-            descriptor = os.open(temporary, os.O_RDONLY)
-        except FileNotFoundError:  # swept before it was locked
-            continue
-        if _kept(temporary, descriptor):
-            return temporary, descriptor
-        os.close(descriptor)
-
-
-def _kept(temporary: Path, descriptor: int) -> bool:
-    """Lock what was just made; whether it is still there: `sweep` may have had it before."""
-    take(descriptor, wait=True)
-    return temporary.exists()
+    """Open a new file beside `target`."""
+    mode, temporary = 0o600 if private else 0o666, _part_name(target)
+    return temporary, open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode))
 
 
 def _part_name(target: Path) -> Path:
-    return target.with_name(f".{_short(target.name)}.{_host()}-{secrets.token_hex(8)}.part")
+    return target.with_name(f".{_short(target.name)}.{secrets.token_hex(8)}.part")
 
 
 def _named(error: OSError, path: str | os.PathLike[str]) -> UnwritableError:
@@ -220,11 +181,6 @@ def _short(name: str) -> str:
     return os.fsdecode(os.fsencode(name)[:_LONGEST_NAME])
 
 
-def _host() -> str:
-    """Name this machine: processes of others, with which it shares a folder, are not known here."""
-    return hashlib.blake2b(platform.node().encode("utf-8", "replace"), digest_size=4).hexdigest()
-
-
 def _sync_folder(folder: Path) -> None:
     """Make the new name of a file last, where a folder can be opened."""
     if os.name != "posix":
@@ -240,33 +196,13 @@ def _sync_folder(folder: Path) -> None:
 
 
 def sweep(folder: str | os.PathLike[str], name: str | None = None) -> None:
-    """Remove what processes of this machine that died while they wrote have left; None: anything in a folder.
-
-    Who writes has a lock on the unfinished file, which ends with the process, wherever that runs: processes of other
-    containers are not known by their numbers. Where there are no locks, nothing is removed.
-    """
-    start, host = "." if name is None else f".{_short(name)}.", _host()
+    """Remove unfinished files of a name, or of all names, that nobody has written to for a day."""
+    start = "." if name is None else f".{_short(name)}."
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             found = _PART.search(entry.name, len(start) - 1) if entry.name.startswith(start) else None
-            if found and name is not None and found.start() != len(start) - 1:
-                continue  # of a longer name
-            if found and found["host"] == host:
-                with suppress(OSError):  # others may sweep at the same time, or it may not be read by this user
-                    _remove_unlocked(entry)
-
-
-def _remove_unlocked(entry: os.DirEntry[str]) -> None:
-    """Remove an unfinished file or folder, unless a process has it locked."""
-    is_folder = entry.is_dir(follow_symlinks=False)
-    if os.name != "posix" or not (is_folder or entry.is_file(follow_symlinks=False)):
-        return
-    try:  # network file systems lock files that are open for writing
-        descriptor = os.open(entry.path, os.O_RDONLY if is_folder else os.O_RDWR)
-    except PermissionError:
-        descriptor = os.open(entry.path, os.O_RDONLY)
-    try:
-        if take(descriptor):
-            shutil.rmtree(entry.path) if is_folder else os.unlink(entry.path)
-    finally:
-        os.close(descriptor)
+            if found is None or (name is not None and found.start() != len(start) - 1):  # of a longer name
+                continue
+            with suppress(OSError):  # others may sweep at the same time, or it may not be removed by this user
+                if time.time() - entry.stat(follow_symlinks=False).st_mtime > _OLD:
+                    shutil.rmtree(entry.path) if entry.is_dir(follow_symlinks=False) else os.unlink(entry.path)

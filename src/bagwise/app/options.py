@@ -420,11 +420,12 @@ class FitOptions:
         kept=False,
         config="limits",
     )
-    on_error: str = option(
-        "skip",
+    on_error: str | None = option(
+        None,
         "--on-error",
         help="Items that cannot be read: skip them, or raise an error.",
         rule=Choice(("raise", "skip")),
+        unset="they are skipped, but a fit stops if they are more than a fifth (and five or more)",
         panel=SOURCE,
         metavar="skip|raise",
         kept=False,

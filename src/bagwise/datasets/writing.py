@@ -14,11 +14,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from bagwise._io.atomic import open_atomically, write_atomically
-from bagwise._io.tables import write_npz
 from bagwise._utils.extras import require
 from bagwise.errors import BagwiseError
 
-__all__ = ["write_dataset"]
+__all__ = ["write_dataset", "write_npz"]
 
 # The earliest date of zip files: equal data give equal bytes.
 _DATE = (1980, 1, 1, 0, 0, 0)
@@ -150,4 +149,21 @@ def _write_h5ad(path: Path, X: Any, labels: list[str], names: list[str] | None) 
         strings(column, "categories", known.tolist())
         for name in ("layers", "obsm", "obsp", "uns", "varm", "varp"):
             kind(file.create_group(name), "dict", "0.1.0")
+    write_atomically(path, content.getvalue())
+
+
+def write_npz(path: str | os.PathLike[str], X: Any, **columns: Any) -> None:
+    """Write a matrix, which stays sparse, and lists of strings such as labels and feature_names; None is left out.
+
+    `open_collection` reads the file; SciPy's `load_npz` reads a sparse matrix from it.
+    """
+    arrays = {name: np.array(values) for name, values in columns.items() if values is not None}
+    if sp.issparse(X):  # the names of scipy.sparse.save_npz
+        rows = sp.csr_array(X)
+        arrays |= {"format": np.array(b"csr"), "shape": np.array(rows.shape), "data": rows.data}
+        arrays |= {"indices": rows.indices, "indptr": rows.indptr, "_is_array": np.array(True)}
+    else:
+        arrays["X"] = np.asarray(X)
+    content = io.BytesIO()
+    np.savez_compressed(content, allow_pickle=False, **arrays)
     write_atomically(path, content.getvalue())

@@ -90,15 +90,6 @@ class TextContent:
         return io.BytesIO(self.text)
 
 
-@dataclass(frozen=True)
-class _ItemDecoder:
-    """Decodes items as each of them says."""
-
-    def decode(self, item: Any, max_side: int | None = None) -> Any:
-        """Return what the item is."""
-        return item.load(max_side)
-
-
 class Collection(Sequence[Item]):
     """A sequence of items: images, texts, videos or rows, with their labels, read on demand.
 
@@ -114,8 +105,8 @@ class Collection(Sequence[Item]):
         where its bytes are (url, offset, size, version), or its text (text, in UTF-8).
     modality : str
         ``"images"``, ``"texts"``, ``"videos"`` or ``"table"``.
-    decoder : Decoder
-        Decodes the bytes of all items.
+    decoder : Decoder or None
+        Decodes the bytes of all items. None: what `root` gives are items with decoders of their own, see `of`.
     root : Root, default=None
         Finds the bytes of items; not needed for texts of the table and rows of `X`.
     source : str
@@ -162,7 +153,7 @@ class Collection(Sequence[Item]):
         self,
         table: Any,
         modality: str,
-        decoder: Decoder,
+        decoder: Decoder | None,
         root: Root | None = None,
         *,
         source: str,
@@ -192,7 +183,7 @@ class Collection(Sequence[Item]):
         decoders = list(dict.fromkeys(item.decoder for item in items))
         contents: dict[str, Any] = {item.id: item.content if len(decoders) == 1 else item for item in items}
         table = item_table([one.id for one in items], [one.labels for one in items], [one.split for one in items])
-        decoder = decoders[0] if len(decoders) == 1 else _ItemDecoder()
+        decoder = decoders[0] if len(decoders) == 1 else None
         given: dict[str, Any] = {"notes": notes, "skipped": skipped, "ignored": ignored, "limits": limits}
         return cls(table, modality, decoder, Contents(contents), source=source, **given)
 
@@ -252,9 +243,10 @@ class Collection(Sequence[Item]):
         counts = ids.value_counts()
         most = int(np.argmax(counts.field("counts").to_numpy()))
         id, n = to_strings(counts.field("values").slice(most, 1))[0], counts.field("counts")[most].as_py()
+        first, second, *_ = (number for number, one in enumerate(self.ids, start=1) if one == id)
         raise BagwiseError(
-            f"{self.source} has {n} items with the id {id!r:.100}. Ids must differ; rename items, or choose "
-            f"another column by {argument('id')}."
+            f"{self.source} has {n} items with the id {id!r:.100}, such as items {first} and {second}. Ids must "
+            f"differ; rename items, or choose another column by {argument('id')}."
         )
 
     def _check_labels(self) -> None:
@@ -345,7 +337,10 @@ class Collection(Sequence[Item]):
         labels = [known[code] for code in codes[start:stop].tolist()]
         split_of: list[str | None] = [*names, None]
         splits = [split_of[code] for code in split_codes[start:stop].tolist()]
-        return map(Item, ids, self._contents(rows, ids, start), repeat(self.decoder), labels, splits)
+        contents = self._contents(rows, ids, start)
+        if self.decoder is None:
+            return map(_relabelled, contents, labels, splits)
+        return map(Item, ids, contents, repeat(self.decoder), labels, splits)
 
     def _contents(self, rows: Any, ids: Sequence[str], start: int) -> Iterator[Content]:
         if self.X is not None:
@@ -505,7 +500,7 @@ class Collection(Sequence[Item]):
         changed.notes = (*self.notes, *found.notes)
         return changed
 
-    def with_decoder(self, decoder: Decoder) -> Collection:
+    def with_decoder(self, decoder: Decoder | None) -> Collection:
         """Return a collection of the same items, decoded in another way."""
         other = self._copied()
         other.decoder = decoder
@@ -548,6 +543,10 @@ class Collection(Sequence[Item]):
             about.append(how_many(len(self.classes), "classes"))
         about += [f"{n} in {name}" for name, n in sorted(zip(known, counts, strict=True)) if n]
         return f"<Collection: {', '.join(about)}, from {self.source}>"
+
+
+def _relabelled(item: Any, labels: tuple[str, ...], split: str | None) -> Item:
+    return dataclasses.replace(item, labels=labels, split=split)
 
 
 def _replaced(table: Any, name: str, column: Any) -> Any:

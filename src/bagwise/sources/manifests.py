@@ -15,7 +15,7 @@ from typing import Any
 from bagwise._io.storage import STORES, Url, as_place, is_url, open_for_writing, same_system
 from bagwise._utils.extras import require
 from bagwise._utils.text import quote_formula, unquote_formula
-from bagwise.errors import BagwiseError, argument
+from bagwise.errors import BagwiseError
 from bagwise.sources.archives import TarMember
 from bagwise.sources.collection import Collection
 from bagwise.sources.contents import File, FileContent, PartContent, UrlContent, as_file
@@ -115,7 +115,6 @@ def _read(file: ManifestFile) -> Any:
     urls = _names(raw, roles["url"], "url", quoted)
     _check_urls(urls, file.place)
     ids = urls if roles["id"] is None else _names(raw, roles["id"], "id", quoted)
-    _check_ids(ids, "url" if roles["id"] is None else "id")
     labels, splits = _codes(raw, roles["label"], quoted, str), _codes(raw, roles["split"], quoted, split_name)
     numbers = {role: _numbers(raw, str(roles[role])) for role in ("size", "offset") if roles[role] is not None}
     # many items are in one file where there are offsets
@@ -128,8 +127,7 @@ def _names(raw: Table, name: str, role: str, quoted: bool) -> Any:
     """Return a column of names as bytes; raise an error if one is missing."""
     pa, column = arrow(), raw.columns.column(name).combine_chunks()
     column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-    texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
-    if not any(is_kind(column.type) for is_kind in texts):
+    if not _is_text(column.type):
         raise BagwiseError(f"column {name!r} is {column.type}; it must hold strings")
     names = column.cast(pa.large_binary())
     compute = require("pyarrow.compute", "app", "Reading manifests")
@@ -140,12 +138,18 @@ def _names(raw: Table, name: str, role: str, quoted: bool) -> Any:
     return names
 
 
+def _is_text(kind: Any) -> bool:
+    types = arrow().types
+    return any(of(kind) for of in (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary))
+
+
 def _codes(raw: Table, name: str | None, quoted: bool, change: Callable[[str], str]) -> Any:
     if name is None:
         return None
 
     def strings(values: Any) -> Iterator[str | None]:
-        different = replace(raw, columns=arrow().table({name: values})).strings(name)
+        names = _is_text(values.type)
+        different = to_strings(values) if names else replace(raw, columns=arrow().table({name: values})).strings(name)
         return (change(unquote_formula(one) if quoted else one) if one else None for one in different)
 
     return mapped_codes(raw.columns.column(name), strings)
@@ -165,19 +169,6 @@ def _numbers(raw: Table, name: str) -> Any:
     if (compute.min(numbers).as_py() or 0) < 0:
         raise BagwiseError(f"column {name!r} has negative numbers")
     return numbers
-
-
-def _check_ids(ids: Any, what: str) -> None:
-    """Raise an error if two ids are equal."""
-    if len(ids.unique()) == len(ids):
-        return
-    seen: dict[str, int] = {}
-    for number, id in enumerate(to_strings(ids), start=1):
-        if seen.setdefault(id, number) != number:
-            raise BagwiseError(
-                f"rows {seen[id]} and {number} have the same {what}, {id!r:.100}. Remove one, or give a column of ids "
-                f"by {argument('id')}"
-            )
 
 
 def _check_urls(urls: Any, place: Any) -> None:

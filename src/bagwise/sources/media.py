@@ -11,17 +11,19 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from bagwise._io.storage import Url
 from bagwise._utils.checks import as_count
 from bagwise._utils.extras import require
 from bagwise._utils.memory import readable_size
-from bagwise.errors import BagwiseError, unknown_name
+from bagwise.errors import BagwiseError, argument, unknown_name
 from bagwise.sources.collection import Collection
 from bagwise.sources.decoding import DECODING
+from bagwise.sources.encodings import MARKS, guess_encoding, is_not_utf8
 from bagwise.sources.guarded import call_guarded
 from bagwise.sources.image_files import IMAGE_ENDINGS, ORIENTATION, UNREAD_ENDINGS, decoding_bytes, open_image, to_array
 from bagwise.sources.items import Content, Item, check_encoding, decode_text
 from bagwise.sources.limits import Deadline, Limits, as_limits, read_timed, timed
-from bagwise.sources.places import chosen_endings, collect, ending, with_endings
+from bagwise.sources.places import Listing, chosen_endings, collect, ending, with_endings
 from bagwise.sources.plain_texts import TEXT_ENDINGS, choose_texts
 
 __all__ = [
@@ -41,6 +43,8 @@ _FAR_FROM_GREY = 16
 # JPEG files are decoded at a reduced scale of at least this many times the final size. A reduced image has its last row
 # and column in part: with 2, what is shown moves by less than half a pixel of the final image.
 _REDUCED = 2
+# Texts, and bytes of each, that are looked at for their encoding; the part of lines that is not UTF-8 for a guess.
+_SAMPLE, _HEAD, _OTHERS = 50, 1 << 14, 0.2
 
 
 def open_images(
@@ -179,6 +183,9 @@ def resize_by_area(image: NDArray[Any], height: int, width: int) -> NDArray[Any]
 
 def images_in_mode(collection: Collection, mode: str) -> Collection:
     """Return a collection whose image files are decoded as grey or RGB; items of other origin stay as they are."""
+    if collection.decoder is None:
+        items = [replace(item, decoder=_in_mode(item.decoder, mode)) for item in collection]
+        return Collection.of(items, collection.modality, collection.source, limits=collection.limits)
     return collection.with_decoder(_in_mode(collection.decoder, mode))
 
 
@@ -221,7 +228,7 @@ def open_texts(
         Folder, zip or tar archive, or one text.
     encoding : str, default=None
         Encoding of the texts. None is UTF-8, with or without a byte-order mark; a text that is not is an error which
-        names the byte. Nothing is guessed: for older texts pass ``"cp1252"``, or ``"latin-1"``, which takes any byte.
+        names the byte. If many of a sample are not, such texts are read in an encoding that is guessed; `notes` say so.
     labels, splits, extensions, limits
         See `open_images`. The default endings are ``.txt`` and ``.text``. Where no file of a folder has one, files
         without an ending, or with a number in its place (``00001.7c53336b37``), are texts if their bytes look so: no
@@ -237,15 +244,42 @@ def open_texts(
     endings = chosen_endings(extensions, TEXT_ENDINGS)
     choose = choose_texts if extensions is None else with_endings(endings)
     given: dict[str, Any] = {"accepted": endings, "labels": labels, "splits": splits, "limits": limits}
-    return collect(path, "texts", TextDecoder(encoding, limits), choose, **given)
+    collection = collect(path, "texts", TextDecoder(encoding, limits), choose, **given)
+    if isinstance(path, Listing) and path.is_file:
+        told = f"{next(iter(path))} was read as one text. If its rows or lines are texts"
+        collection.notes += (f"{told}: {argument('modality', 'records')}",)
+    if encoding is None and not isinstance(getattr(path, "place", path), Url):
+        collection = _in_guessed_encoding(collection, limits)
+    return collection
+
+
+def _in_guessed_encoding(collection: Collection, limits: Limits) -> Collection:
+    """Return texts whose decoder takes a guessed encoding where they are not UTF-8, and a note, if many are not."""
+    heads = []
+    for item in collection[:: -(-len(collection) // _SAMPLE) or 1]:
+        try:
+            with item.content.open() as file:
+                head = file.read(_HEAD)
+            cuts = range(4 if len(head) == _HEAD else 1)  # the last character may be cut off
+            heads.append(next((cut for k in cuts if not is_not_utf8(cut := head[: len(head) - k])), head))
+        except (BagwiseError, OSError):
+            continue  # told, or raised, when it is read
+    guessed = guess_encoding(b"\n".join(one for one in heads if not one.startswith(MARKS)), _OTHERS)
+    if guessed is None:
+        return collection
+    found = collection.with_decoder(TextDecoder(None, limits, guessed))
+    told = f"Texts that are not UTF-8 are read as {guessed}, a guess by some of them"
+    found.notes += (f"{told}; {argument('encoding')} chooses another.",)
+    return found
 
 
 @dataclass(frozen=True)
 class TextDecoder:
-    """Decodes a whole file to text."""
+    """Decodes a whole file to text: by an encoding, or as UTF-8; what is not UTF-8 by `otherwise`, if there is one."""
 
     encoding: str | None = None
     limits: Limits = field(default=Limits(), repr=False)
+    otherwise: str | None = None
 
     def decode(self, content: Content) -> str:
         """Return the text."""
@@ -253,6 +287,8 @@ class TextDecoder:
         with content.open() as file:
             read = read_timed(file, deadline, most + 1)
         self.limits.check("text_bytes", len(read), f"it has more than {readable_size(most)}")
+        if self.otherwise is not None and not read.startswith(MARKS) and is_not_utf8(read):
+            return decode_text(read, self.otherwise)
         return decode_text(read, self.encoding)
 
 

@@ -79,8 +79,8 @@ _PACKED = {".gz": ("gzip", b"\x1f\x8b"), ".zst": ("zstd", b"\x28\xb5\x2f\xfd")}
 
 # Rows that are looked at for a line of names.
 _SAMPLE = 1000
-# Bytes that are decompressed at a time, and rows of Parquet files and of data bases.
-_PART, _BATCH, _LONG_BATCH = 1 << 20, 1 << 14, 1 << 28
+# Bytes that are read and decompressed at a time, and rows of Parquet files and of data bases.
+_PART, _UNPACKED, _BATCH, _LONG_BATCH = 1 << 20, 1 << 16, 1 << 14, 1 << 28
 _EXCEL_ROWS = 1 << 20
 _LINES = ".txt"
 # Steps of SQLite between looks at the clock.
@@ -353,8 +353,8 @@ def _lines(text: bytes, encoding: str, notes: Sequence[str], limits: Limits) -> 
     return Table(columns, [k + 1 for k in good], bad, has_names=False, notes=tuple(notes))
 
 
-def _pieces(file: Any) -> Iterator[bytes]:
-    while piece := file.read(_PART):
+def _pieces(file: Any, n_bytes: int = _PART) -> Iterator[bytes]:
+    while piece := file.read(n_bytes):
         yield piece
 
 
@@ -368,7 +368,7 @@ def _decompressed(file: Any, codec: str) -> Iterator[bytes]:
     arrow = require("pyarrow", "app", "Reading compressed tables")
     try:
         with arrow.CompressedInputStream(arrow.PythonFile(file, "r"), codec) as stream:
-            yield from _pieces(stream)
+            yield from _pieces(stream, _UNPACKED)  # pyarrow does not free a piece that it cannot decompress
     except (arrow.ArrowException, OSError) as error:
         raise BagwiseError(f"its compression ({codec}) is damaged, or cannot be read: {error}") from error
 

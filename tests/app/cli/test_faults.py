@@ -28,6 +28,11 @@ def leftovers(folder):
     return sorted(path.name for path in folder.iterdir() if ".part" in path.name or ".old" in path.name)
 
 
+def a_day_later(folder):
+    for name in leftovers(folder):
+        os.utime(folder / name, (1e9, 1e9))
+
+
 def test_a_missing_source(tmp_path):
     assert "nowhere does not exist" in bagwise("fit", tmp_path / "nowhere", code=1)
     assert "nowhere.bagwise does not exist" in bagwise("info", tmp_path / "nowhere.bagwise", code=1)
@@ -177,6 +182,7 @@ def test_a_killed_fit_leaves_nothing_under_the_final_name(tmp_path, script):
     assert running.returncode == -signal.SIGKILL
     assert not (tmp_path / "texts.bagwise").exists()
     assert len(leftovers(tmp_path)) == (script is WAIT_IN_SAVING)
+    a_day_later(tmp_path)
     bagwise(*fit)
     assert Model.load(tmp_path / "texts.bagwise").n_groups == 4
     assert len(ItemIndex.load(tmp_path / "texts.index")) == 36
@@ -197,6 +203,7 @@ def test_an_index_whose_change_was_ended_is_as_it_was(made, tmp_path, number, co
     assert running.returncode == code
     assert index.read_bytes() == before
     assert len(leftovers(tmp_path)) == (number == signal.SIGKILL)
+    a_day_later(tmp_path)
     bagwise(*change)  # nobody holds the lock, and what was left unfinished is removed
     assert len(ItemIndex.load(index)) == 36 - 1 + 2
     assert leftovers(tmp_path) == []

@@ -10,21 +10,19 @@ import numpy as np
 import pytest
 
 from bagwise import Model
-from bagwise._io.locks import fcntl, locked
+from bagwise._io.locks import locked
 from bagwise.app import FitOptions, ItemIndex, run_fit
 from bagwise.app.explorer import Workspace, editor, open_workspace, serving
 from bagwise.app.explorer.app import make_app
 from bagwise.app.explorer.editor import Editor, Refused, described
 from bagwise.app.explorer.items import CountedItems
 from bagwise.app.explorer.security import Guard
-from bagwise.app.model import files
 from bagwise.app.model.editor import EDITS
 from bagwise.app.training.item_answers import HELD_OUT
 from explorer_requests import HOST, TOKEN, respond
 from small_sources import write_text_folder
 from waiting import PATIENCE
 
-needs_locks = pytest.mark.skipif(fcntl is None, reason="Windows has no such locks")
 JOIN = {"edit": "join", "n_groups": 6, "groups": [1, 3]}
 SPLIT = {"edit": "split", "n_groups": 6, "group": 0}
 RENAME = {"edit": "rename", "n_groups": 6, "group": 2, "name": "<b>felines</b>"}
@@ -313,7 +311,6 @@ def test_a_file_with_the_same_content_is_not_changed(place, learned):
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-@needs_locks
 @pytest.mark.parametrize("kind", ["index", "none"])
 def test_of_two_that_save_at_the_same_moment_one_wins(place, learned, monkeypatch, kind):
     spaces = [opened(place, learned, kind) for _ in range(2)]
@@ -343,21 +340,6 @@ def test_of_two_that_save_at_the_same_moment_one_wins(place, learned, monkeypatc
     assert told[0] is None
     assert "was changed by another program since" in told[1]
     assert (ItemIndex.load(path).model if kind == "index" else Model.load(path)).edits == (RENAME,)
-
-
-@needs_locks
-def test_a_model_is_not_saved_while_another_program_has_the_file(place, monkeypatch):
-    path, waits = place / "texts.bagwise", threading.Event()
-    changed = Model.load(path).rename_groups({0: "first"})
-    monkeypatch.setattr(files, "locked", lambda path: locked(path, waiting=waits.set))
-    saving = threading.Thread(target=changed.save, args=(path,))
-    with locked(path):
-        before = path.read_bytes()
-        saving.start()
-        assert waits.wait(PATIENCE)
-        assert path.read_bytes() == before
-    saving.join()
-    assert Model.load(path).given_names == {0: "first"}
 
 
 def test_lines_of_python_make_the_same_edits(place, learned):

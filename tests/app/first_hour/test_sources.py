@@ -196,8 +196,10 @@ def test_texts_without_endings_are_recognised(name, tmp_path):
     told = fit(tmp_path / "news", "--encoding", "latin-1")
     assert len(classes(told)) == 3
     assert told["skipped"] == {"count": 0, "items": []}
-    told = fit(tmp_path / "news")  # in UTF-8, half of them cannot be read
-    assert told["skipped"]["count"] == 12
+    told = fit(tmp_path / "news")  # half of them are not UTF-8
+    assert told["skipped"]["count"] == 0
+    note = "Texts that are not UTF-8 are read as cp1252, a guess by some of them; --encoding chooses another."
+    assert note in told["notes"]
     assert zipped(tmp_path / "news", tmp_path / "news.zip")
     assert open_collection(tmp_path / "news.zip", encoding="latin-1").ids == found.ids
 

@@ -145,8 +145,8 @@ def write_features(path: Path, features: Any, collection: Any, names: Sequence[s
 
 
 def _write_npz(path: Path, features: Any, collection: Any, names: list[str]) -> None:
-    from bagwise._io.tables import write_npz
     from bagwise.app.model.feature_sets import single_labels
+    from bagwise.datasets.writing import write_npz
 
     labels = single_labels(collection) if collection.classes else None
     splits = [split or "" for split in collection.splits] if any(collection.splits) else None

@@ -103,7 +103,7 @@ def _write_parquet(
 
     executor = None if client is None else executor_of(client, session.progress)
     collection = open_items(model, source, options, executor)
-    given = {name: getattr(options, name) for name in ("on_error", "n_jobs", "cache")}
+    given: dict[str, Any] = {"n_jobs": options.n_jobs, "cache": options.cache, "on_error": options.on_error or "skip"}
     if options.partition is not None:
         given["rows_per_part"] = options.partition
     given |= dict(zip(("histograms", "force"), how, strict=True))

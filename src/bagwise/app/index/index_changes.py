@@ -68,7 +68,7 @@ def change_index(
     >>> change_index(path, lambda index: index.remove(["a"])).ids
     ('b',)
     """
-    with locked(path, required=True, waiting=waiting):
+    with locked(path, waiting=waiting):
         changed = change(ItemIndex.load(path, trust_pattern=trust_pattern))
         changed.save(path)
     return changed

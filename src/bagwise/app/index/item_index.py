@@ -12,7 +12,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bagwise._io.locks import locked
 from bagwise._io.storage import absolute
 from bagwise._io.tensors import PackedStrings, read_tensors, tensor, write_tensors
 from bagwise._utils.checks import check_integer
@@ -604,8 +603,7 @@ class ItemIndex:
         if self.clusters is not None:
             header["clusters"], clusters = self.clusters.to_parts()
             tensors |= clusters
-        with locked(path):
-            return write_tensors(path, INDEX_KIND, _SCHEMA, header, tensors, private=True)
+        return write_tensors(path, INDEX_KIND, _SCHEMA, header, tensors, private=True)
 
     @classmethod
     def load(

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import bagwise
-from bagwise._io.locks import locked
-from bagwise._io.tensors import FileKind, PackedStrings, check_file_path, kind_of
+from bagwise._io.tensors import FileKind, PackedStrings, kind_of
 from bagwise._utils.json_text import check_depth, parse_json
 from bagwise.app.model.compact import encoded_rows, encoded_weights, groups_of
 from bagwise.app.model.editing import MOST_BYTES, Unedited
@@ -64,9 +63,7 @@ _M = TypeVar("_M")
 def write_model(path: str | os.PathLike[str], model: Any) -> Path:
     """Write a model to one file. See `Model.save`."""
     header, tensors = _parts_to_write(model)
-    target = check_file_path(path)
-    with locked(target):
-        return _FILE.save(target, header, tensors)
+    return _FILE.save(path, header, tensors)
 
 
 def is_item_index(path: str | os.PathLike[str]) -> bool:

@@ -42,7 +42,7 @@ def fit_model(
     missing: str | None = None,
     layer: str | None = None,
     limits: Limits | None = None,
-    on_error: str = "skip",
+    on_error: str | None = None,
     cache: str | os.PathLike[str] | None = None,
     storage_options: Mapping[str, Any] | None = None,
     memory_limit: int | float | str | None = None,

@@ -76,7 +76,7 @@ def open_source(source: Any, options: FitOptions, executor: Executor | None = No
     if modality == "auto":
         source, modality = located(source, given)
     if modality == "records":
-        given["on_error"] = options.on_error
+        given["on_error"] = options.on_error or "skip"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SkippedItemsWarning)  # those who read items tell of these, too
         collection = open_collection(source, modality, **given)
@@ -236,7 +236,7 @@ def count_words(
     options = FitOptions() if options is None else options
     if client is not None:
         return transform_parts(model.vectorizer, collection, options, executor_of(client, progress), n_samples)
-    reading = {name: getattr(options, name) for name in ("on_error", "n_jobs", "cache")}
+    reading = {"on_error": options.on_error or "skip", "n_jobs": options.n_jobs, "cache": options.cache}
     report = progress or no_progress
     steps = step_cache(options, report)
     return model.vectorizer.transform(collection, **reading, n_samples=n_samples, progress=report, steps=steps)

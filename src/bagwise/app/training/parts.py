@@ -60,7 +60,7 @@ class Reading:
     @classmethod
     def of(cls, options: FitOptions, pooled: bool = False) -> Reading:
         """Take what applies of the options of a fit; `pooled` is that of `Run`."""
-        return cls(options.on_error, options.cache, versions(), pooled)
+        return cls(options.on_error or "skip", options.cache, versions(), pooled)
 
     def run(self) -> Run:
         """Return how one thread reads; partitions are read by several workers at a time."""
@@ -128,7 +128,7 @@ def count_parts(
         read, vectors = _read_all(executor, shared, partitions, None, step, collection)
     times.append(time.perf_counter())
     summary = _summary_of_all(vectorizer, executor, shared, list(read.values()), vectors)
-    run = Run(on_error=options.on_error, n_jobs=options.n_jobs, progress=progress, steps=steps)
+    run = Run(on_error=options.on_error or "skip", n_jobs=options.n_jobs, progress=progress, steps=steps)
     vectorizer.learn(summary, run, collection.source, vectors.sum(axis=0))
     times.append(time.perf_counter())
     shared = executor.share((vectorizer, reading, keep))

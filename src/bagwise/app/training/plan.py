@@ -182,10 +182,10 @@ def _words_of(collection: Collection, options: FitOptions, n_classes: int, n_gri
     some = collection[np.unique(np.linspace(0, n - 1, _TEXTS if modality == "texts" else _ITEMS).astype(np.intp))]
     vectorizer = make_vectorizer(options, modality, n_classes=n_classes)
     if isinstance(vectorizer, TextVectorizer):
-        X = vectorizer.fit_transform(some, on_error=options.on_error).matrix
+        X = vectorizer.fit_transform(some, on_error=options.on_error or "skip").matrix
         return _Words((X.shape[1] if len(some) == n else vectorizer.max_words,), X.nnz / X.shape[0])
     assert isinstance(vectorizer, VisualVectorizer)
-    describing = vectorizer.describe(some, on_error=options.on_error, n_jobs=options.n_jobs)
+    describing = vectorizer.describe(some, on_error=options.on_error or "skip", n_jobs=options.n_jobs)
     vectors = [[np.asarray(bags.values) for bags in batch[: len(vectorizer.vocabularies)]] for batch in describing]
     counts = [sum(len(values) for values in column) / len(describing.kept) for column in zip(*vectors, strict=True)]
     if not all(counts):

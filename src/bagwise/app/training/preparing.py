@@ -23,7 +23,7 @@ from bagwise.app.training.sums import PartedRows, exceeds, sample_items
 from bagwise.app.training.vectorizing import make_vectorizer
 from bagwise.codebooks.pyramids import n_cells
 from bagwise.distributed.executors import Executor
-from bagwise.errors import BagwiseError, parameter_name
+from bagwise.errors import BagwiseError, argument, parameter_name
 from bagwise.merging.criteria import resolve_criterion
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import Skipped
@@ -40,6 +40,11 @@ __all__ = [
     "split_source",
     "vectorize",
 ]
+
+# Items that cannot be read stop a fit if they are at least so many, and more than this part of all.
+_MANY, _PART = 5, 0.2
+# Numbers that may be labels, however they are; items of each in the mean where they are more, and whole.
+_MOST_NUMBERS, _TIMES = 20, 10
 
 
 @dataclass(frozen=True)
@@ -193,6 +198,12 @@ def prepare(
         first, n_all = data.skipped[0], len(data.collection) + len(data.skipped)
         n = len(data.skipped)
         some = f"{n} of {n_all} items could not be read and {agree(n, 'was', 'were')} skipped"
+        if options.on_error is None and n >= _MANY and n > _PART * n_all:
+            raise BagwiseError(
+                f"{n} of {n_all} items could not be read, more than a fifth; the first is {first.id}: "
+                f"{first.reason.rstrip('.')}. Correct them, give the {argument('encoding')} of texts, or go on without "
+                f"them by {argument('on_error', 'skip')}."
+            )
         log.notes.append(f"{some}. {first.id}: {first.reason}")
     if data.n_learned_from is not None:
         log.notes.append(
@@ -260,7 +271,7 @@ def vectorize(
         return replace(data, rows=PartedRows(executor, counted, vectorizer.n_words, *grids))
     found = vectorizer.fit_transform(
         collection,
-        on_error=options.on_error,
+        on_error=options.on_error or "skip",
         n_jobs=options.n_jobs,
         n_samples=n_samples,
         pooled=pooled,
@@ -310,7 +321,8 @@ def _labelled(collection: Collection, log: FitLog, where: str = "") -> Collectio
     if several is not None:
         raise BagwiseError(
             f"Item {several.id!r} has {len(several.labels)} labels ({', '.join(several.labels[:3])}), but a model "
-            "predicts one. Give each item one label, for instance by Collection.with_labels."
+            "predicts one. Fit a model for each label, with a file that says for each item whether it has it: "
+            f"{argument('labels', 'LABEL.csv')}, with columns filename and label."
         )
     has = collection.n_labels > 0
     if has.all() or not has.any():
@@ -320,9 +332,33 @@ def _labelled(collection: Collection, log: FitLog, where: str = "") -> Collectio
     return collection[has]
 
 
+def _check_numbers(names: tuple[str, ...], collection: Collection) -> None:
+    """Raise an error if labels are rather measurements: many numbers, with fractions or of few items each.
+
+    Whole numbers that count from 0 or 1 are numbers of classes.
+    """
+    n = len(names)
+    if n <= _MOST_NUMBERS:
+        return
+    try:
+        values = sorted(map(float, names))
+    except ValueError:
+        return
+    whole = all(value.is_integer() for value in values)
+    counted = whole and values[0] in (0, 1) and values[-1] - values[0] == n - 1
+    if counted or (whole and len(collection) >= _TIMES * n):
+        return
+    raise BagwiseError(
+        f"The labels are {n} different numbers, from {values[0]:g} to {values[-1]:g}: measurements, not classes. Make "
+        "a few classes of them, such as low, middle and high, use a regression for the numbers themselves, or choose "
+        f"another column by {argument('label')}. If they are names of classes, write them as such, as in c17."
+    )
+
+
 def class_names(collection: Collection, options: FitOptions, use_classes: bool = True) -> tuple[str, ...]:
     """Return the sorted names of at least two classes, or (); raise an error if the criterion needs classes."""
     names = collection.classes if use_classes else ()
+    _check_numbers(names, collection)
     if len(names) >= 2:
         return names
     if options.criterion != "auto" and resolve_criterion(options.criterion).supervised:
