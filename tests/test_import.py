@@ -62,6 +62,21 @@ def test_a_collection_loads_only_what_its_items_need(tmp_path):
     assert loaded_after(code) & HEAVY == {"numpy", "pyarrow"}
 
 
+def test_lists_need_no_pyarrow(tmp_path):
+    code = f"""import sys
+sys.modules["pyarrow"] = None
+import bagwise
+from bagwise.sources.collection import load_texts
+assert list(load_texts(["one", "two"])) == ["one", "two"]
+bagwise.open_collection({str(tmp_path)!r})
+"""
+    (tmp_path / "a.txt").write_text("text")
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (
+        'BagwiseError: Opening collections needs pyarrow. Install it with: pip install "bagwise[app]"' in result.stderr
+    )
+
+
 @pytest.mark.parametrize("name", sorted(bagwise.__all__))
 def test_every_public_name_exists(name):
     assert getattr(bagwise, name) is not None

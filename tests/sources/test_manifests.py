@@ -171,6 +171,15 @@ def test_a_manifest_names_files_in_zip_files(tmp_path):
     assert [item.load() for item in open_collection(path)] == ["one text"]
 
 
+def test_whole_files_and_parts_are_listed_together(tmp_path):
+    (tmp_path / "parts.bin").write_bytes(b"one text")
+    (tmp_path / "b.txt").write_bytes(b"another")
+    rows = {"id": ["a.txt", "b"], "url": ["parts.bin", "b.txt"], "offset": ["4", ""], "size": ["4", ""]}
+    found = open_collection(write_frame(pd.DataFrame(rows), tmp_path / "m.csv"))
+    assert (found.modality, [item.load() for item in found]) == ("texts", ["text", "another"])
+    assert [part.open().ids for part in found.partitions(2)] == [["a.txt"], ["b"]]
+
+
 def test_sizes_of_a_manifest_are_not_believed(tmp_path):
     (tmp_path / "parts.bin").write_bytes(b"a text")
     rows = {"id": ["a.txt"], "url": ["parts.bin"], "offset": [0], "size": [10**17]}

@@ -66,9 +66,12 @@ class ManifestFile(os.PathLike[str]):
     def sample(self, n: int = 1000) -> list[str]:
         """Return names of the first items, whose endings tell what they are."""
         rows = self.table.slice(0, n)
-        if "offset" in rows.column_names:
-            return to_strings(rows.column("id"))
-        return [Url(url).name if is_url(url) else url for url in to_strings(rows.column("url"))]
+        ids, urls = to_strings(rows.column("id")), to_strings(rows.column("url"))
+        parts = rows.column("offset").is_valid().to_pylist() if "offset" in rows.column_names else [False] * len(ids)
+        return [
+            id if part else Url(url).name if is_url(url) else url
+            for id, url, part in zip(ids, urls, parts, strict=True)
+        ]
 
 
 def as_manifest(path: Any, limits: Limits, **given: Any) -> ManifestFile | None:

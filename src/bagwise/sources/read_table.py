@@ -655,7 +655,7 @@ def _read_parquet(file: Content, limits: Limits) -> Table:
                         parts[name].append(batch.column(name))
         kinds = {one.name: one.type for one in fields}
         columns = {name: arrow.chunked_array(parts[name], None if parts[name] else kinds[name]) for name in names}
-    table = arrow.table(columns)
+        table = arrow.table(columns)  # damaged columns may have different lengths
     return Table(table, range(1, table.num_rows + 1), unread=unread)
 
 

@@ -88,7 +88,7 @@ def test_items_without_labels_are_counted_as_left_out(fitted):
 def open_images():
     from bagwise.sources import Collection
 
-    return Collection([], "images", "nowhere")
+    return Collection.of([], "images", "nowhere")
 
 
 def test_models_open_sources_as_they_were_learned(tmp_path):
