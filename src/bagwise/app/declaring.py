@@ -256,7 +256,7 @@ def option(
     ----------
     default : object
     *names : str
-        Names on the command line, such as "--words"; none: an option of Python alone.
+        Names on the command line, such as "--words" or "--header/--no-header"; none: an option of Python alone.
     help : str
         What the option does; with the other values and the default of the declaration it is the text of the help, of
         docstrings and of the documentation. In lower case it follows the modalities: "Texts: the longest …".
@@ -283,7 +283,7 @@ def option(
     secret : bool
         Whether the value may hold credentials, which are not shown, kept or passed on.
     """
-    in_config = (names[0].removeprefix("--") if names else "") if config is None else config
+    in_config = (names[0].removeprefix("--").partition("/")[0] if names else "") if config is None else config
     known = Option(
         names, help, rule, unset, details, panel, metavar, modalities, stage, kept, common, in_config, secret
     )

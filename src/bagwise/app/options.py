@@ -383,7 +383,6 @@ class FitOptions:
         details="Without names, columns are numbered from 1, as in `--text 2 --label 1`.",
         panel=SOURCE,
         stage="read",
-        config="header",
     )
     missing: str | None = option(
         None,

@@ -324,7 +324,9 @@ def test_the_command_line_wins_over_the_configuration(tmp_path):
 
 def test_configurations_have_the_names_of_the_command_line():
     known = {name: one for name, one in options_of(FitOptions).items() if one.names}
-    names = {one.names[0].removeprefix("--"): one.config for name, one in known.items() if name != "limits"}
+    names = {
+        one.names[0].removeprefix("--").partition("/")[0]: one.config for name, one in known.items() if name != "limits"
+    }
     assert all(name == in_file for name, in_file in names.items())
     assert {"groups", "words", "frames", "jobs", "seed", "on-error"} <= names.keys()
     assert known["limits"].config == "limits"  # --limit, one by one

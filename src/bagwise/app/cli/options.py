@@ -145,7 +145,7 @@ def option_name(parameter: str, annotation: Any) -> str:
     # Typer takes the first name for a default, until it reads the annotation
     given = [name for info in get_args(annotation)[1:] for name in (info.default, *(info.param_decls or ()))]
     named = [name for name in given if isinstance(name, str) and name.startswith("--")]
-    return named[0] if named else f"--{parameter.replace('_', '-')}"
+    return named[0].partition("/")[0] if named else f"--{parameter.replace('_', '-')}"
 
 
 def _name_value(annotation: Any) -> None:

@@ -150,6 +150,10 @@ def message_of(error: BagwiseError) -> str:
     if not isinstance(error, OptionError):
         return str(error)
     known = options_of(FitOptions).get(error.parameter)
-    option = known.names[0] if known is not None and known.names else f"--{error.parameter.replace('_', '-')}"
+    option = (
+        known.names[0].partition("/")[0]
+        if known is not None and known.names
+        else f"--{error.parameter.replace('_', '-')}"
+    )
     named = re.sub(rf"(?<![\w-]){error.parameter}\b", option, str(error))
     return re.sub(r"(--[\w-]+)=(['\w]?)", lambda given: f"{given[1]} {given[2]}".rstrip(), named)
