@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bagwise import BagwiseError, fit_model, open_collection
-from bagwise.app import build_shards, evaluate_model
+from bagwise.app import build_index, evaluate_model
 from bagwise.app.options import FitOptions
 from bagwise.app.training.items import open_source
 from bagwise.distributed.executors import LocalExecutor, executor_of
@@ -91,14 +91,14 @@ def test_a_fit_of_shards_nobody_has_listed(client, store, folder, only_there, mo
     # listed and read by workers, and looked at for the modality and colours here: each shard is one block
     assert max(map(len, asked)) <= 4
     evaluated = evaluate_model(there, pattern, client=client, **given)
-    index = build_shards(there, pattern, tmp_path / "index", client=client, **given)
+    index = build_index(there, pattern, tmp_path / "x.index", client=client, **given)
     monkeypatch.undo()
     here = fit_model(folder / "shard-{000..005}.tar", **OPTIONS)
     assert there.hierarchy == here.hierarchy
     assert there.heads == here.heads
     assert saved(local, tmp_path) == saved(here, tmp_path)
     np.testing.assert_array_equal(evaluated.predicted, evaluate_model(here, folder).predicted)
-    assert index.n_items == N_SHARDS * N_EACH
+    assert len(index) == N_SHARDS * N_EACH
 
 
 def test_with_a_cache_shards_are_not_fetched_again(client, store, folder):

@@ -2,13 +2,10 @@
 
 import bz2
 import contextlib
-import functools
 import gzip
 import io
 import lzma
-import shutil
 import tarfile
-import tempfile
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -155,36 +152,6 @@ def _use_item_index(path):
     IndexedWords.of(found)
     if found.map is not None:
         found.map.to_parts()
-
-
-@functools.cache
-def _sharded_index():
-    """A folder of shards, made once in each process, which removes it."""
-    from bagwise.app import build_shards, fit_model
-    from bagwise.sources import Collection
-
-    kept = tempfile.TemporaryDirectory(prefix="bagwise-fuzz-")
-    rows = Collection.from_matrix(np.array([[4, 1, 0], [1, 0, 5], [0, 1, 6]]), list("abc"), [("x",), ("y",), ("y",)])
-    index = build_shards(fit_model(rows, n_groups=2, folds=0, n_jobs=1), rows, Path(kept.name, "x.shards"), partition=2)
-    return kept, index.folder
-
-
-def _shard_files(pattern):
-    def copied(folder):
-        found = sorted(_sharded_index()[1].glob(pattern))
-        return [Path(shutil.copy(path, folder / f"{number}.json")) for number, path in enumerate(found)]
-
-    return copied
-
-
-def _use_sharded(path, pattern):
-    """Search an index in shards, one of whose files has these bytes."""
-    from bagwise.app import ShardedIndex
-
-    folder = path.parent / "x.shards"
-    shutil.copytree(_sharded_index()[1], folder)
-    min(folder.glob(pattern)).write_bytes(path.read_bytes())
-    ShardedIndex.load(folder).find(np.ones((1, 3)), 2)
 
 
 def _use_group_names(path):
@@ -539,12 +506,6 @@ TARGETS = {
     "statistics": Target("tensors", ".statistics", _saved(".statistics"), _use_statistics),
     "bag index": Target("tensors", ".index", _saved("numbers.index", "names.index", "cells.index"), _use_bag_index),
     "item index": Target("tensors", ".index", _saved("items.index", "edited.index"), _use_item_index),
-    "list of shards": Target(
-        "json", ".json", _shard_files("shards.json"), lambda path: _use_sharded(path, "shards.json")
-    ),
-    "labels of shards": Target(
-        "json", ".json", _shard_files("*.labels.json"), lambda path: _use_sharded(path, "*.labels.json")
-    ),
     "topics": Target("tensors", ".topics", _saved(".topics"), _use_topics),
     "manifold": Target("tensors", ".manifold", _saved(".manifold"), _use_manifold),
     "cache": Target("bytes", ".arrays", _cache, _use_cache),

@@ -241,5 +241,5 @@ def test_bad_data():
 def test_clusterings_are_numbered_apart():
     labels = np.array([[3, 1], [3, 0], [7, 1]])
     assert numbered_apart(labels).tolist() == [[0, 3], [0, 2], [1, 3]]
-    total = Engine(Clusters(clusterings=labels)).load(np.eye(3)).scoring().states
+    total = Engine(Clusters(clusterings=labels)).load(np.eye(3)).data.scoring().states
     assert total.shape == (3, 4)

@@ -17,12 +17,13 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bagwise.errors import BagwiseError
+from bagwise.merging.criteria import NAMED_CRITERIA
 from bagwise.merging.engine import Engine
-from bagwise.merging.group_statistics import MOST_GROUPS, PAIRS, SUMS, GroupStatistics, base_groups
+from bagwise.merging.group_statistics import MOST_GROUPS, GroupStatistics, base_groups
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.refining import nearest_means
 from bagwise.merging.regrouping import joined_sets, joins_of
-from bagwise.merging.scoring import Information, MultinomialEvidence, Scoring, WeightLoss
+from bagwise.merging.scoring import Scoring, WeightLoss
 from bagwise.merging.searches.base import Search
 from bagwise.merging.searches.ratios import BoundSearch
 from bagwise.merging.searches.sums import SumSearch
@@ -34,29 +35,16 @@ Words = NDArray[np.int64]
 Groups = Scoring | DenseStore  # states of groups, or A and B over them
 
 
-def _weight_loss(states: NDArray[np.float64]) -> Scoring:
-    mass = states[:, 0]
-    return WeightLoss(mass, states[:, 1:] / np.where(mass > 0, mass, 1.0)[:, np.newaxis])
-
-
-_SCORINGS: dict[str, Any] = {
-    "aib": Information,
-    "classifier": _weight_loss,
-    "clusters": Information,
-    "mlt": MultinomialEvidence,
-}
-
-
 def statistics_of(engine: Engine, hierarchy: Hierarchy) -> GroupStatistics | None:
     """Compute the statistics of groups after a run of merging, from its data; None for criteria that keep none."""
-    name = engine.criterion.name
-    if name in SUMS:
-        return GroupStatistics.of_states(name, engine.scoring().states, hierarchy)
-    if name not in PAIRS or hierarchy.min_groups > MOST_GROUPS:
+    name, kept = engine.criterion.name, engine.criterion.edits_from
+    if name not in NAMED_CRITERIA or kept is None or hierarchy.min_groups > MOST_GROUPS:
         return None
+    if kept == "states":
+        return GroupStatistics.of_states(name, engine.data.scoring().states, hierarchy)
     labels = base_groups(hierarchy)
     upper = np.triu_indices(labels.max() + 1)
-    return GroupStatistics(name, np.stack([matrix[upper] for matrix in engine.matrices_of(labels)]))
+    return GroupStatistics(name, np.stack([matrix[upper] for matrix in engine.data.matrices_of(labels)]))
 
 
 def pooled(statistics: GroupStatistics, base: Words, labels: Words, mass: NDArray[np.float64]) -> Groups:
@@ -75,7 +63,7 @@ def pooled(statistics: GroupStatistics, base: Words, labels: Words, mass: NDArra
     weights = np.where(totals[base] > 0, mass / np.where(totals > 0, totals, 1.0)[base], 1 / sizes[base])
     shares = sp.csr_array((weights, (labels, base)), shape=(labels.max() + 1, n))
     if not statistics.of_pairs:
-        return _joined(_SCORINGS[statistics.criterion](values), shares)
+        return _joined(NAMED_CRITERIA[statistics.criterion].scoring_of(values), shares)
     matrices = np.zeros((2, n, n))
     rows, columns = np.triu_indices(n)
     matrices[:, rows, columns] = matrices[:, columns, rows] = values

@@ -134,7 +134,7 @@ def _has_equal_sums(X: Any) -> bool:
 
 
 def resolve_word_weights(
-    word_weights: Any, X: Any, y: Any, sample_weight: NDArray[np.float64] | None = None
+    word_weights: Any, X: Any, y: Any, sample_weight: NDArray[np.float64] | None, n_words: int
 ) -> NDArray[np.float64] | None:
     """Turn the parameter `word_weights` into one number per word, computed from X, or check those given."""
     if word_weights is None:
@@ -146,9 +146,9 @@ def resolve_word_weights(
             return inverse_document_frequencies(X)
         return log_odds(X, y, sample_weight)
     weights = as_floats(word_weights, "word_weights")
-    if weights.shape != (X.shape[1],) or not np.isfinite(weights).all() or weights.min(initial=0.0) < 0:
+    if weights.shape != (n_words,) or not np.isfinite(weights).all() or weights.min(initial=0.0) < 0:
         raise BagwiseError(
-            f"word_weights must be 'idf', 'log_odds', or one finite, non-negative number for each of the {X.shape[1]} "
+            f"word_weights must be 'idf', 'log_odds', or one finite, non-negative number for each of the {n_words} "
             f"words; got {np.array2string(weights, threshold=6)} of shape {weights.shape}."
         )
     return weights

@@ -203,6 +203,12 @@ class WeightLoss(Scoring):
         super().__init__(np.column_stack([mass, weights * mass[:, np.newaxis]]))
         self.offset = -float(self.terms(self.states).sum())
 
+    @classmethod
+    def of_states(cls, states: NDArray[np.float64]) -> WeightLoss:
+        """Make the scoring of words that have these states."""
+        mass = states[:, 0]
+        return cls(mass, states[:, 1:] / np.where(mass > 0, mass, 1.0)[:, np.newaxis])
+
     def terms(self, states: NDArray[np.float64]) -> NDArray[np.float64]:  # noqa: D102
         mass, products = states[:, 0], states[:, 1:]
         return (products * (products / np.where(mass > 0, mass, 1.0)[:, np.newaxis])).sum(axis=1)

@@ -13,19 +13,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from bagwise._compat import N_JOBS, Interval, StrOptions, _fit_context
 from bagwise._utils.checks import reset_fitted
-from bagwise._utils.devices import is_on_device, to_host
-from bagwise._utils.matrices import class_sums, is_lazy
-from bagwise._utils.validation import check_sample_weight, validate_data
+from bagwise._utils.devices import to_host
 from bagwise.errors import BagwiseError
 from bagwise.kernels import AdditiveKernel
 from bagwise.merging.criteria import NAMED_CRITERIA, resolve_criterion
 from bagwise.merging.criteria.base import Criterion
 from bagwise.merging.criteria.separability import is_labelled
 from bagwise.merging.engine import Engine, MergingInterrupted
-from bagwise.merging.grouping import FLOATS, GroupTransformer, copy_fitted
+from bagwise.merging.grouping import GroupTransformer, copy_fitted
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.scaling import resolve_word_weights
-from bagwise.merging.stores.device import check_on_device
 
 __all__ = ["WordMerger"]
 
@@ -228,61 +225,39 @@ class WordMerger(GroupTransformer, BaseEstimator):
             device=self.device,
             verbose=self.verbose,
         )
-        criterion = engine.criterion
-        if is_lazy(X):
-            if isinstance(self.word_weights, str):
-                raise BagwiseError(
-                    f"word_weights={self.word_weights!r} needs the samples in memory, but X is a Dask collection. Pass "
-                    "one number per word, or None."
-                )
-            engine.load(X, y, sample_weight)
-            validate_data(self, engine.data.class_sums)  # sets n_features_in_
-            word_totals = engine.data.word_totals
-        elif is_on_device(X):
-            X, y, sample_weight = check_on_device(X, least_samples=2), to_host(y), to_host(sample_weight)
-            engine.load(X, y if criterion.supervised else None, sample_weight)
-            weights: Any = sample_weight
-            totals = to_host(class_sums(X, np.zeros(len(X), dtype=np.intp), weights=weights))
-            validate_data(self, totals)  # sets n_features_in_
-            word_totals = totals[0]
-            X = to_host(X) if isinstance(self.word_weights, str) else X
-        else:
-            checks: dict[str, Any] = {"accept_sparse": "csr", "dtype": FLOATS, "ensure_min_samples": 2}
-            if criterion.supervised and y is not None and not criterion.takes_missing_labels:
-                X, y = validate_data(self, X, y, **checks)
-            else:
-                X = validate_data(self, X, **checks)
-            if sample_weight is not None:
-                sample_weight = check_sample_weight(sample_weight, X)
-            engine.load(X, y if criterion.supervised else None, sample_weight, checked=True)
-            if sample_weight is None:
-                word_totals = np.asarray(X.sum(axis=0, dtype=np.float64)).ravel()
-            else:
-                word_totals = np.asarray(X.T @ sample_weight)
-        self.word_weights_ = self._find_weights(engine.data if is_lazy(X) else X, y, criterion, sample_weight)
-        self.criterion_ = criterion.name
-        self.shift_ = None if engine.scaling is None else engine.scaling.shift
-        self.scale_ = None if engine.scaling is None else engine.scaling.scale
-        if self.verbose and engine.scaling is not None:
-            print(engine.scaling)
+        data = engine.load(X, y, sample_weight, estimator=self).data
+        self.word_weights_ = self._find_weights(data.given, y, engine.criterion, sample_weight)
+        self.criterion_ = engine.criterion.name
+        self.shift_ = None if data.scaling is None else data.scaling.shift
+        self.scale_ = None if data.scaling is None else data.scaling.scale
+        self.word_totals_ = data.word_totals
+        if self.verbose and data.scaling is not None:
+            print(data.scaling)
         try:
             self.hierarchy_ = engine.run()
         except MergingInterrupted as interrupt:
-            self.hierarchy_, self.word_totals_, self.store_ = interrupt.hierarchy, word_totals, engine.store
+            self.hierarchy_ = interrupt.hierarchy
             raise
-        self.store_, self.word_totals_ = engine.store, word_totals
+        finally:
+            self.store_ = engine.store
         return self
 
     def _find_weights(self, X: Any, y: Any, criterion: Criterion, sample_weight: Any) -> NDArray[np.float64] | None:
         """Weights of words from the samples that count and, for log odds, have a label."""
         if isinstance(self.word_weights, str):
+            if X is None:
+                raise BagwiseError(
+                    f"word_weights={self.word_weights!r} needs the samples in memory, but X is a Dask collection. Pass "
+                    "one number per word, or None."
+                )
+            X, y, sample_weight = to_host(X), to_host(y), to_host(sample_weight)
             counts = np.ones(X.shape[0], dtype=np.bool_) if sample_weight is None else np.asarray(sample_weight) > 0
             if y is not None and criterion.takes_missing_labels and self.word_weights == "log_odds":
                 counts &= is_labelled(np.asarray(y))
             if not counts.all():
                 X, y = X[counts], None if y is None else np.asarray(y)[counts]
                 sample_weight = None if sample_weight is None else sample_weight[counts]
-        return resolve_word_weights(self.word_weights, X, y, sample_weight)
+        return resolve_word_weights(self.word_weights, X, y, sample_weight, self.n_features_in_)
 
     def _weights(self) -> dict[str, Any]:
         factors = [values for values in (self.scale_, self.word_weights_) if values is not None]

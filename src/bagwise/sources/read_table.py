@@ -158,10 +158,16 @@ class Table:
             for start in range(0, len(chunk), _BATCH):
                 yield from chunk.slice(start, _BATCH).to_pylist()
 
+    def has_lists(self, name: str) -> bool:
+        """Whether a column holds lists."""
+        types = require("pyarrow", "app", "Reading tables").types
+        kind = self.columns.schema.field(name).type
+        return bool(types.is_list(kind) or types.is_large_list(kind))
+
     def strings(self, name: str) -> list[str]:
         """Return a column as strings, equal ones as one object where the file has them once; missing ones are empty."""
         column = self.columns.column(name)
-        if _holds_lists(column):
+        if self.has_lists(name):
             raise BagwiseError(f"column {cut_name(name)!r} has lists, but a row has one label, id and split")
         found: list[str] = []
         for chunk in column.chunks:
@@ -174,14 +180,9 @@ class Table:
 
     def string_sets(self, name: str) -> list[tuple[str, ...]]:
         """Return all strings in each row of a column, which may have lists; missing and empty ones are none."""
-        if not _holds_lists(self.columns.column(name)):
+        if not self.has_lists(name):
             return [(one,) if one else () for one in self.strings(name)]
         return [tuple(filter(None, map(_string, row or ()))) for row in self.values(name)]
-
-
-def _holds_lists(column: Any) -> bool:
-    types = require("pyarrow", "app", "Reading tables").types
-    return bool(types.is_list(column.type) or types.is_large_list(column.type))
 
 
 def _string(value: Any) -> str:

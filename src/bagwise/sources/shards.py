@@ -47,8 +47,8 @@ class Shards(os.PathLike[str]):
 
     `splits` are those of the items of each shard, or empty. `label` is the ending of members with the label, or a field
     of those that end in ``.json``; None: ``.cls``, or one of the usual names. With `copy`, each file is read once, from
-    its beginning to its end, into a temporary file. `mapping` lists parts of them elsewhere, as the built-in `map` would
-    here; see `open_collection`.
+    its beginning to its end, into a temporary file. `mapping` lists parts of them elsewhere, as the built-in `map`
+    would here; see `open_collection`.
     """
 
     source: str

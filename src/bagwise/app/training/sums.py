@@ -27,9 +27,9 @@ from bagwise.distributed.executors import Executor
 from bagwise.distributed.linear import fit_svm
 from bagwise.merging.clusterings import Clusterings
 from bagwise.merging.criteria import TraceRatio
+from bagwise.merging.data import Pairs
 from bagwise.merging.pooling import pool
 from bagwise.merging.statistics import Statistics
-from bagwise.merging.stores.dense import Scatters
 from bagwise.merging.teacher import ScoreMoments, Teacher, answers, class_sizes, mean_squares
 
 __all__ = ["Facts", "PartedRows", "add_scatters", "blocks_to_merge", "deal_items", "exceeds", "sample_items"]
@@ -114,7 +114,7 @@ def add_scatters(
     blocks: Sequence[NDArray[np.intp]],
     transform: Callable[[Any], Any] | None = None,
     columns: slice = slice(None),
-) -> Scatters:
+) -> Pairs:
     """Sum A and B of a trace ratio criterion over blocks of rows, in which neighbours are found.
 
     `transform` is applied to the rows of a block, where it is computed; of the result, some columns are used.
@@ -125,9 +125,9 @@ def add_scatters(
     return executor.map_reduce(function, operator.add, data, labels, step="Comparing items")
 
 
-def _scatters(criterion: TraceRatio, transform: Any, columns: slice, X: Any, codes: Any) -> Scatters:
+def _scatters(criterion: TraceRatio, transform: Any, columns: slice, X: Any, codes: Any) -> Pairs:
     rows = X if transform is None else transform(X)
-    return Scatters.of(criterion, rows[:, columns].astype(np.float64), codes)
+    return Pairs.of(criterion, rows[:, columns].astype(np.float64), codes)
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,10 @@ class Criterion(BaseEstimator, ABC):
         Whether `scoring` has the parameters `n_threads` and `show_progress`.
     sums_needed : tuple of str or None
         What `Statistics` must have beside class sums ("gram", "frequencies"); None: the samples are needed.
+    edits_from : {"states", "pairs"} or None
+        What is kept of groups to merge them again when they are edited: their states, or A and B over them.
+    runs_on_device : bool
+        Whether words are merged on a CUDA device where data or options ask for it.
     """
 
     name: ClassVar[str] = ""
@@ -59,6 +63,8 @@ class Criterion(BaseEstimator, ABC):
     takes_sample_weight: ClassVar[bool] = False
     takes_settings: ClassVar[bool] = False
     sums_needed: ClassVar[tuple[str, ...] | None] = None
+    edits_from: ClassVar[str | None] = None
+    runs_on_device: ClassVar[bool] = False
     _parameter_constraints: ClassVar[dict] = {}
 
     def codes(
@@ -125,6 +131,8 @@ class TraceRatio(Criterion):
     [array([0, 2]), array([1, 3])]
     """
 
+    edits_from: ClassVar[str | None] = "pairs"
+    runs_on_device: ClassVar[bool] = True
     # Whether `structures` looks at the values of X, and not only at how many samples there are.
     looks_at_values: ClassVar[bool] = True
 
@@ -199,6 +207,11 @@ class AdditiveScore(Criterion):
     def scoring_from_sums(self, statistics: Statistics) -> Scoring:
         """Build the scoring from sums over samples; for criteria with `sums_needed`."""
         raise NotImplementedError(f"{type(self).__name__} must implement scoring_from_sums, having sums_needed.")
+
+    @staticmethod
+    def scoring_of(states: NDArray[np.float64]) -> Scoring:
+        """Build the scoring from the states of groups; for criteria with `edits_from` states."""
+        raise NotImplementedError("A criterion with edits_from='states' must implement scoring_of.")
 
 
 def no_labels(who: str) -> BagwiseError:

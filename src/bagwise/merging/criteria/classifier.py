@@ -54,6 +54,8 @@ class ClassifierLoss(AdditiveScore):
 
     name = "classifier"
     takes_sample_weight = True
+    edits_from = "states"
+    scoring_of = staticmethod(WeightLoss.of_states)
     _parameter_constraints: ClassVar[dict] = {"estimator": [HasMethods(["fit", "predict"]), None]}
 
     def __init__(self, estimator: Any = None) -> None:

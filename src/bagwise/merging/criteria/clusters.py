@@ -18,7 +18,7 @@ from bagwise.codebooks.normalizing import WordWeighting
 from bagwise.errors import BagwiseError
 from bagwise.merging.clusterings import WEIGHTINGS, Clusterings, sampled_rows
 from bagwise.merging.criteria.base import AdditiveScore
-from bagwise.merging.scoring import KeptInformation, Scoring
+from bagwise.merging.scoring import Information, KeptInformation, Scoring
 from bagwise.merging.statistics import Statistics
 
 if TYPE_CHECKING:
@@ -85,6 +85,9 @@ class Clusters(AdditiveScore):
     takes_sample_weight = True
     takes_settings = True
     sums_needed = ()
+    edits_from = "states"
+    runs_on_device = True
+    scoring_of = Information
     _parameter_constraints: ClassVar[dict] = {
         "scales": ["array-like"],
         "weighting": [StrOptions(set(WEIGHTINGS))],

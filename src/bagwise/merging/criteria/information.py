@@ -58,6 +58,9 @@ class InformationLoss(AdditiveScore):
     scales_measurements = True
     takes_sample_weight = True
     sums_needed = ()
+    edits_from = "states"
+    runs_on_device = True
+    scoring_of = Information
     _parameter_constraints: ClassVar[dict] = {"smoothing": [Interval(Real, 0, None, closed="left")]}
 
     def __init__(self, smoothing: float = 0.5) -> None:
@@ -110,6 +113,7 @@ class SampleInformationLoss(AdditiveScore):
     scales_measurements = True
     supervised = False
     keeps_values = True
+    runs_on_device = True
     _parameter_constraints: ClassVar[dict] = {"weights": [StrOptions({"uniform", "counts"})]}
 
     def __init__(self, weights: str = "uniform") -> None:

@@ -169,6 +169,8 @@ class MultinomialPosterior(AdditiveScore):
     non_negative = True
     takes_sample_weight = True
     sums_needed = ("frequencies",)
+    edits_from = "states"
+    scoring_of = MultinomialEvidence
     _parameter_constraints: ClassVar[dict] = {
         "mass": [Interval(Real, 0, None, closed="neither")],
         "total": [Interval(Real, 0, None, closed="neither")],

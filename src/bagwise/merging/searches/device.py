@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from bagwise._utils.devices import check_device_memory, device_module, to_device
 from bagwise._utils.memory import readable_size
 from bagwise.errors import BagwiseError
+from bagwise.merging.criteria import NAMED_CRITERIA, Criterion
 from bagwise.merging.scoring import Information, KeptInformation, Scoring
 from bagwise.merging.searches._kernels import TINY
 from bagwise.merging.searches.base import Search
@@ -38,18 +39,19 @@ _ROWS_COMPARED = 4
 _OPTIONS = {"kernel": ("linear",), "search": ("bound",), "store": ("auto", "dense")}
 
 
-def check_runs_on_device(criterion: str, of_ratios: bool, **options: str) -> None:
-    """Raise if a criterion, a trace ratio or not, does not run on a device with these options."""
+def check_runs_on_device(criterion: Criterion, **options: str) -> None:
+    """Raise if a criterion does not run on a device with these options."""
     for name, value in options.items():
         if value not in _OPTIONS[name]:
             raise BagwiseError(
                 f"{name}={value!r} does not run on a CUDA device, which has {name}="
                 f"{' or '.join(map(repr, _OPTIONS[name]))}. Use that, or device='cpu'."
             )
-    if not of_ratios and criterion not in ("aib", "clusters", "mmi"):
+    if not criterion.runs_on_device:
+        names = ", ".join(repr(name) for name, known in NAMED_CRITERIA.items() if known.runs_on_device)
         raise BagwiseError(
-            f"The criterion {criterion!r} does not run on a CUDA device; trace ratios, 'aib', 'clusters' and 'mmi' do. "
-            "Use one of these, or device='cpu'."
+            f"The criterion {criterion.name!r} does not run on a CUDA device; {names} do. Use one of these, or "
+            "device='cpu'."
         )
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise._utils.matrices import extremes, first_not_finite
+from bagwise._utils.matrices import first_not_finite
 from bagwise._utils.memory import Limit, check_memory, resolve_limit
 from bagwise.errors import BagwiseError
 from bagwise.merging.structures import Structure
 
-__all__ = ["DenseStore", "Scatters", "bytes_of_pairs", "check_fits"]
+__all__ = ["DenseStore", "bytes_of_pairs", "check_fits"]
 
 
 @dataclass(frozen=True)
@@ -47,51 +47,6 @@ class DenseStore:
                     "must be finite. Check the weights of graphs, or the statistics, that it is made of."
                 )
         return self
-
-
-@dataclass(frozen=True)
-class Scatters:
-    """A and B of all words, of one block of samples or the sum over several, each with neighbours of its own.
-
-    Examples
-    --------
-    >>> from bagwise.criteria import LocalityPreserving
-    >>> X = np.array([[4.0, 3, 0, 1], [5, 4, 1, 0], [0, 1, 4, 5], [1, 0, 5, 4]])
-    >>> one = Scatters.of(LocalityPreserving(1), X)
-    >>> (one + one).n_samples, bool(np.all((one + one).A == 2 * one.A))
-    (8, True)
-    """
-
-    A: NDArray[np.float64]
-    B: NDArray[np.float64]
-    smallest: NDArray[np.float64]  # value of each word
-    largest: NDArray[np.float64]
-    n_samples: int
-
-    @classmethod
-    def of(cls, criterion: Any, X: Any, y: Any = None, n_threads: int = 1) -> Scatters:
-        """Sum up a block of samples, dense or CSR in float64, by the structures of a trace ratio criterion."""
-        preferred, undesired = criterion.structures(X, y, n_threads)
-        store = DenseStore.from_structures(X, preferred, undesired, n_threads)
-        return cls(store.A, store.B, *extremes(X), X.shape[0])
-
-    def __add__(self, other: Scatters) -> Scatters:
-        extremes = np.minimum(self.smallest, other.smallest), np.maximum(self.largest, other.largest)
-        return Scatters(self.A + other.A, self.B + other.B, *extremes, self.n_samples + other.n_samples)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Numbers of samples and of words."""
-        return self.n_samples, len(self.A)
-
-    @property
-    def constant_words(self) -> NDArray[np.int64]:
-        """The words that are the same in all samples."""
-        return np.flatnonzero(self.largest == self.smallest).astype(np.int64)
-
-    def of_words(self, words: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return copies of A and B of some words."""
-        return self.A[np.ix_(words, words)], self.B[np.ix_(words, words)]
 
 
 # Numbers of 8 bytes per pair of words: A, B, and the index of the polar search.

@@ -1,0 +1,493 @@
+"""What merging begins with: samples, sums over them, or matrices over pairs of words.
+
+`load` alone asks what X is: dense or sparse, in chunks of Dask, on a device, or sums that were made before. All that
+comes later asks the loaded data, which have the same methods whatever they are.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_consistent_length
+
+from bagwise._utils.devices import device_module, is_on_device, to_host
+from bagwise._utils.matrices import (
+    canonical,
+    check_non_negative,
+    check_size,
+    class_sums,
+    constant_words,
+    count_unit,
+    extremes,
+    is_lazy,
+)
+from bagwise._utils.memory import Limit
+from bagwise._utils.validation import check_array, check_sample_weight, refuse_dates, validate_data
+from bagwise.errors import BagwiseError, in_python
+from bagwise.kernels import AdditiveKernel
+from bagwise.merging.criteria import NAMED_CRITERIA
+from bagwise.merging.criteria.base import AdditiveScore, Criterion, TraceRatio, check_values_fit, no_labels
+from bagwise.merging.criteria.clusters import Clusters
+from bagwise.merging.pooling import pool
+from bagwise.merging.scaling import Scaling, find_scaling
+from bagwise.merging.scoring import Scoring
+from bagwise.merging.searches.device import check_runs_on_device
+from bagwise.merging.statistics import Statistics
+from bagwise.merging.stores.dense import DenseStore
+from bagwise.merging.stores.device import check_on_device
+from bagwise.merging.structures import Structure
+
+__all__ = ["Data", "Options", "Pairs", "Samples", "Sums", "load"]
+
+Words = NDArray[np.int64]
+Matrices = tuple[NDArray[np.float64], NDArray[np.float64]]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `merge_words` was asked for, checked."""
+
+    criterion: Criterion
+    kernel: AdditiveKernel
+    search: str
+    store: str
+    scaling: str | None
+    limit: Limit
+    device: str | None
+    n_threads: int
+    show_progress: bool
+
+    @property
+    def of_scoring(self) -> dict[str, Any]:
+        """What criteria with `takes_settings` get."""
+        return {"n_threads": self.n_threads, "show_progress": self.show_progress}
+
+
+@dataclass(eq=False)
+class Samples:
+    """Samples in memory, or on a device.
+
+    Attributes
+    ----------
+    X : ndarray, CSR array or array on a device
+        In float64; measurements on a common scale, samples of weight zero left out.
+    labels, weights : ndarray of shape (n_samples,) or None
+    options : Options
+        With the criterion for these samples.
+    given : ndarray, CSR array or array on a device
+        All samples as they came, in float64.
+    given_weights : ndarray or None
+        The weights of these.
+    on_device : bool
+        Whether X is an array on a device.
+    scaling : Scaling or None
+        How measurements were brought to a common scale; None for counts.
+    """
+
+    X: Any
+    labels: NDArray[Any] | None
+    weights: NDArray[np.float64] | None
+    options: Options
+    given: Any
+    given_weights: NDArray[np.float64] | None
+    on_device: bool = False
+    scaling: Scaling | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of samples and of words."""
+        return self.X.shape
+
+    @property
+    def word_totals(self) -> NDArray[np.float64]:
+        """Sum of each word over all samples, as they came."""
+        one_class = np.zeros(self.given.shape[0], dtype=np.intp)
+        return to_host(class_sums(self.given, one_class, weights=self.given_weights))[0]
+
+    @cached_property
+    def constant_words(self) -> Words:
+        """The words that are the same in all samples."""
+        return constant_words(self.X)
+
+    def scoring(self) -> Scoring:
+        """Return the states of all words before any merge, for additive criteria."""
+        criterion = self.options.criterion
+        assert isinstance(criterion, AdditiveScore)
+        if criterion.keeps_values:
+            check_values_fit(self.X, self.options.limit, criterion.name)
+        return criterion.scoring(self.X, self.labels, **self._weighted())
+
+    @cached_property
+    def structures(self) -> tuple[Structure, Structure]:
+        """The structures of a trace ratio; what a user's criterion gives is checked."""
+        criterion = self.options.criterion
+        assert isinstance(criterion, TraceRatio)
+        X = to_host(self.X) if criterion.looks_at_values else self.X
+        found: Any = criterion.structures(X, self.labels, self.options.n_threads, **self._weighted())
+        n = self.X.shape[0]
+        if not isinstance(found, tuple) or len(found) != 2 or not all(isinstance(part, Structure) for part in found):
+            raise BagwiseError(
+                f"{type(criterion).__name__}.structures must return a pair (preferred, undesired) of structures from "
+                f"bagwise.merging.structures; got {found!r}."
+            )
+        for structure in found:
+            if structure.n_samples != n:
+                raise BagwiseError(
+                    f"{type(criterion).__name__}.structures must be over the {n} samples of X; got a "
+                    f"{type(structure).__name__} over {structure.n_samples}."
+                )
+        return found
+
+    def _weighted(self) -> dict[str, Any]:
+        weights = {} if self.weights is None else {"sample_weight": self.weights}
+        return weights | (self.options.of_scoring if self.options.criterion.takes_settings else {})
+
+    def of_words(self, constant: Words, words: Words) -> Any:
+        """Select words; the constant one among them becomes 0, so that its statistics are exactly zero."""
+        if not len(constant):
+            return self.X
+        zero = int(np.searchsorted(words, constant[0]))
+        X = self.X[:, device_module(None, self.X).asarray(words)]
+        if sp.issparse(X):
+            X.data[X.indices == zero] = 0.0
+            X.eliminate_zeros()
+            return X
+        X = device_module(None, X).ascontiguousarray(X)
+        X[:, zero] = 0.0
+        return X
+
+    def constant_for_pairs(self) -> Words:
+        """The words that are the same in all samples that the structures look at."""
+        samples = [structure.samples for structure in self.structures]
+        if any(some is None for some in samples):
+            return self.constant_words
+        chosen: NDArray[np.intp] = np.unique(np.concatenate(samples))  # type: ignore[arg-type]
+        return constant_words(self.X[chosen]) if len(chosen) else np.arange(self.X.shape[1])
+
+    def matrices_of(self, labels: Words) -> Matrices:
+        """Return A and B of groups of words, for trace ratios."""
+        X = as_float64(pool(self.X, labels, int(labels.max()) + 1))
+        store = DenseStore.from_structures(X, *self.structures, self.options.n_threads)
+        return store.A, store.B
+
+
+class _Summed:
+    """What data that are sums have in common: A and B of some words, and of groups of words."""
+
+    def matrices(self, words: Words) -> Matrices:
+        raise NotImplementedError
+
+    def matrices_of(self, labels: Words) -> Matrices:
+        """Return A and B of groups of words, for trace ratios."""
+        words = np.arange(len(labels))
+        join = sp.csr_array((np.ones(len(labels)), (labels, words)))
+        A, B = self.matrices(words)
+        return join @ (join @ A).T, join @ (join @ B).T
+
+
+@dataclass(eq=False)
+class Sums(_Summed):
+    """Sums over samples, which some criteria need alone."""
+
+    statistics: Statistics
+    options: Options
+    word_totals: NDArray[np.float64]  # sum of each word over all samples, as they came
+    scaling: Scaling | None = None
+    given: Any = None  # all samples as they came, if they are there
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of samples and of words."""
+        return self.statistics.shape
+
+    @property
+    def constant_words(self) -> Words:
+        """The words that are the same in all samples."""
+        return self.statistics.constant_words
+
+    def scoring(self) -> Scoring:
+        """Return the states of all words before any merge, for additive criteria."""
+        assert isinstance(self.options.criterion, AdditiveScore)
+        return self.options.criterion.scoring_from_sums(self.statistics)
+
+    def matrices(self, words: Words) -> Matrices:
+        """Return A and B of some words, for trace ratios."""
+        assert isinstance(self.options.criterion, TraceRatio)
+        return self.options.criterion.matrices_from_sums(self.statistics, words, self.options.n_threads)
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs(_Summed):
+    """A and B of all words, of one block of samples or the sum over several, each with neighbours of its own.
+
+    Examples
+    --------
+    >>> from bagwise.criteria import LocalityPreserving
+    >>> X = np.array([[4.0, 3, 0, 1], [5, 4, 1, 0], [0, 1, 4, 5], [1, 0, 5, 4]])
+    >>> one = Pairs.of(LocalityPreserving(1), X)
+    >>> (one + one).n_samples, bool(np.all((one + one).A == 2 * one.A))
+    (8, True)
+    """
+
+    A: NDArray[np.float64]
+    B: NDArray[np.float64]
+    smallest: NDArray[np.float64]  # value of each word
+    largest: NDArray[np.float64]
+    n_samples: int
+    scaling: None = None
+
+    @classmethod
+    def of(cls, criterion: Any, X: Any, y: Any = None, n_threads: int = 1) -> Pairs:
+        """Sum up a block of samples, dense or CSR in float64, by the structures of a trace ratio criterion."""
+        preferred, undesired = criterion.structures(X, y, n_threads)
+        store = DenseStore.from_structures(X, preferred, undesired, n_threads)
+        return cls(store.A, store.B, *extremes(X), X.shape[0])
+
+    def __add__(self, other: Pairs) -> Pairs:
+        ends = np.minimum(self.smallest, other.smallest), np.maximum(self.largest, other.largest)
+        return Pairs(self.A + other.A, self.B + other.B, *ends, self.n_samples + other.n_samples)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of samples and of words."""
+        return self.n_samples, len(self.A)
+
+    @property
+    def constant_words(self) -> Words:
+        """The words that are the same in all samples."""
+        return np.flatnonzero(self.largest == self.smallest).astype(np.int64)
+
+    def matrices(self, words: Words) -> Matrices:
+        """Return copies of A and B of some words."""
+        return self.A[np.ix_(words, words)], self.B[np.ix_(words, words)]
+
+
+Data = Samples | Sums | Pairs
+
+
+def load(
+    X: Any,
+    y: Any,
+    sample_weight: ArrayLike | None,
+    options: Options,
+    estimator: BaseEstimator | None = None,
+) -> tuple[Data, Any]:
+    """Check data and labels, or sum up a Dask collection; `Pairs` are taken as they are.
+
+    `estimator` gets the number and the names of columns, as scikit-learn does it. Returns the data, and the module for
+    arrays where they are merged.
+    """
+    if isinstance(X, Pairs):
+        return X, np
+    criterion = options.criterion
+    xp = device_module(options.device, X)
+    if xp is not np:
+        check_runs_on_device(criterion, kernel=options.kernel.name, search=options.search, store=options.store)
+    y, sample_weight = to_host(y), to_host(sample_weight)
+    if is_lazy(X) or isinstance(X, Statistics):
+        sums = _load_sums(X, y, sample_weight, options)
+        if estimator is not None:
+            validate_data(estimator, sums.statistics.class_sums)  # sets n_features_in_
+        return sums, xp
+    # Sums and matrices of pairs are computed where the data are; other things, as clusterings, on the host.
+    of_sums = criterion.sums_needed == () and not isinstance(criterion, Clusters)
+    stays = False
+    if is_on_device(X):
+        given = check_on_device(X, least_samples=2).astype(np.float64, copy=False)
+        if estimator is not None:
+            validate_data(estimator, given, skip_check_array=True)
+        stays = xp is not np and (isinstance(criterion, TraceRatio) or of_sums)
+        X = given if stays else as_float64(to_host(given))
+    else:
+        X, y, sample_weight = _checked(X, y, sample_weight, criterion, estimator)
+        given = X
+    if sample_weight is not None and not criterion.takes_sample_weight:
+        names = [name for name, known in sorted(NAMED_CRITERIA.items()) if known.takes_sample_weight]
+        raise BagwiseError(
+            f"The criterion {criterion.name!r} does not support sample_weight. Pass sample_weight=None, or use one of "
+            f"{', '.join(map(repr, names))}."
+        )
+    check_size(X)
+    labels = None if y is None or (estimator is not None and not criterion.supervised) else _check_labels(y, X)
+    if criterion.supervised and labels is None:
+        raise no_labels(criterion.name)
+    weights = None if sample_weight is None else _check_weights(sample_weight, X)
+    samples = Samples(X, labels, weights, options, given, weights, stays)
+    if weights is not None and not weights.all():  # samples of weight zero do not count at all
+        kept = np.flatnonzero(weights)
+        samples.X, samples.weights = X[kept], weights[kept]
+        samples.labels = None if labels is None else labels[kept]
+        samples.options = replace(options, criterion=criterion.of_samples(kept))
+    return _scaled(samples), xp
+
+
+def _checked(
+    X: Any, y: Any, sample_weight: Any, criterion: Criterion, estimator: BaseEstimator | None
+) -> tuple[Any, Any, Any]:
+    """Check data on the host, as an estimator does if there is one."""
+    checks: dict[str, Any] = {"accept_sparse": "csr", "dtype": np.float64, "order": "C", "ensure_min_samples": 2}
+    if estimator is None:
+        return as_float64(check_array(X, **checks)), y, sample_weight
+    if criterion.supervised and y is not None and not criterion.takes_missing_labels:
+        X, y = validate_data(estimator, X, y, **checks)
+    else:
+        X = validate_data(estimator, X, **checks)
+    return as_float64(X), y, None if sample_weight is None else check_sample_weight(sample_weight, X)
+
+
+def _scaled(samples: Samples) -> Samples | Sums:
+    """Bring measurements to a common scale, and check that there are no negative counts."""
+    options, criterion, X = samples.options, samples.options.criterion, samples.X
+    scaling = find_scaling(X, options.scaling) if criterion.scales_measurements else None
+    if scaling is None:
+        if criterion.non_negative:
+            _refuse_negative(X, options)
+        if samples.on_device and criterion.sums_needed == ():
+            return Sums(_sums_of(samples)[0], options, samples.word_totals, given=samples.given)
+        return samples
+    of_classes = criterion.sums_needed == () and criterion.supervised  # which do not depend on the values
+    if sp.issparse(X) and not of_classes:
+        _refuse_negative(X, options, "Dense data may be negative, X.toarray(): their columns are shifted.")
+    _warn_of_shift(scaling, options)
+    if of_classes:
+        sums = scaling.apply_to_sums(*_sums_of(samples))
+        return Sums(sums, options, samples.word_totals, scaling, samples.given)
+    samples.scaling, samples.X = scaling, scaling.apply(X)
+    if criterion.sums_needed == ():  # measurements have no smallest unit to smooth class sums by
+        sums = replace(_sums_of(samples)[0], unit=0.0)
+        return Sums(sums, options, samples.word_totals, scaling, samples.given)
+    return samples
+
+
+def _sums_of(samples: Samples) -> tuple[Statistics, NDArray[Any]]:
+    """Sum up samples over the classes of the criterion; return also the sum of the weights in each class."""
+    X, options = samples.X, samples.options
+    codes = options.criterion.codes(X, samples.labels, **options.of_scoring)
+    n, d = X.shape
+    smallest, largest = extremes(X)
+    weights = np.ones(n) if samples.weights is None else samples.weights
+    statistics = Statistics(
+        classes=np.arange(int(codes.max()) + 1),
+        class_sizes=np.bincount(codes.ravel()),
+        class_sums=to_host(class_sums(X, codes, weights=samples.weights)),
+        smallest=smallest,
+        largest=largest,
+        whole=np.zeros(d, dtype=np.bool_),
+        stored=np.full(d, n),
+        sparse=False,
+        unit=count_unit(X),
+        n_labels=codes.size // n,
+    )
+    return statistics, np.bincount(codes.ravel(), np.repeat(weights, codes.size // n))
+
+
+def _refuse_negative(X: Any, options: Options, advice: str = "Use counts or histograms.") -> None:
+    """Raise for negative values in samples or statistics that a criterion for counts gets."""
+    who = f"The criterion {options.criterion.name!r}"
+    if options.criterion.scales_measurements and options.scaling is None:
+        advice = "Use scaling='auto', which shifts columns of measurements to a minimum of 0."
+    if isinstance(X, Statistics):
+        X.check_non_negative(who, advice)
+    else:
+        check_non_negative(X, who, advice)
+
+
+def _warn_of_shift(scaling: Scaling, options: Options) -> None:
+    """Warn where columns are taken as measurements because they have negative values."""
+    word = int(np.argmin(scaling.shift))
+    if options.scaling == "auto" and scaling.shift[word] < 0:
+        advice = " Use scaling='shift' or 'range' if they are, or scaling=None to refuse negative values."
+        warnings.warn(
+            f"X has negative values, down to {scaling.shift[word]:g} in word {word}, but the criterion "
+            f"{options.criterion.name!r} is for counts and histograms: columns are taken as measurements, and "
+            f"shifted to a minimum of 0.{in_python(advice)}",
+            stacklevel=2,
+        )
+
+
+def _load_sums(X: Any, y: Any, sample_weight: Any, options: Options) -> Sums:
+    """Check that sums over samples are enough, and sum up a Dask collection."""
+    criterion = options.criterion
+    for needs_samples, what in (
+        (criterion.sums_needed is None, f"The criterion {criterion.name!r}"),
+        (options.kernel.name != "linear", f"kernel={options.kernel.name!r}"),
+        (options.store not in ("auto", "dense"), f"store={options.store!r}"),
+        (sample_weight is not None, "sample_weight"),
+    ):
+        if needs_samples:
+            names = sorted(name for name, known in NAMED_CRITERIA.items() if known.sums_needed is not None)
+            accepted = f"{', '.join(map(repr, names[:-1]))} and {names[-1]!r}"
+            raise BagwiseError(
+                f"{what} needs the samples themselves, in memory. Statistics and Dask collections give sums over "
+                f"samples, which are enough for the criteria {accepted} with kernel='linear', store='auto' and "
+                "sample_weight=None. Use these, or X.compute() if it fits."
+            )
+    if not isinstance(X, Statistics):
+        from bagwise.distributed.sums import clustered_statistics, statistics  # deferred: only Dask data need it
+
+        if isinstance(criterion, Clusters):
+            lazy = clustered_statistics(X, criterion, options.limit, options.scaling)
+        elif y is None:
+            raise no_labels(criterion.name)
+        else:
+            parts = criterion.sums_needed or ()
+            gram, shares = "gram" in parts, "frequencies" in parts
+            lazy = statistics(X, y, gram=gram, frequencies=shares, memory_limit=options.limit)
+        X = lazy.compute()
+    if X.n_samples < 2:
+        raise BagwiseError(f"Merging needs at least 2 samples; the statistics are of {X.n_samples}.")
+    check_size(np.stack([X.largest, X.smallest]))
+    totals = X.word_totals
+    scaling = find_scaling(X, options.scaling) if criterion.scales_measurements else None
+    if scaling is not None:
+        _warn_of_shift(scaling, options)
+        X = scaling.apply_to_sums(X)
+    elif criterion.non_negative:
+        _refuse_negative(X, options)
+    X = X.without_empty_classes()
+    if len(X.classes) < 2:
+        raise BagwiseError(
+            f"The criterion {criterion.name!r} needs at least two classes in y; got only one class, "
+            f"{X.classes.tolist()}."
+        )
+    return Sums(X, options, totals, scaling)
+
+
+def as_float64(X: Any) -> Any:
+    """Convert to a C-contiguous float64 array or a CSR array in canonical format, copying only where needed."""
+    if not sp.issparse(X):
+        return np.ascontiguousarray(X, dtype=np.float64)
+    return canonical(sp.csr_array(X, dtype=np.float64))
+
+
+def _check_labels(y: Any, X: Any) -> NDArray[Any]:
+    if sp.issparse(y):
+        raise BagwiseError("y must be an array of labels, one per sample; got a sparse matrix.")
+    refuse_dates(y, "y")
+    try:
+        labels = np.asarray(y)
+    except ValueError as error:  # lists of different lengths
+        raise BagwiseError("y must have one label per sample, but some samples have several.") from error
+    if labels.ndim > 1 and labels.size == len(labels):
+        labels = labels.reshape(-1)
+    if labels.ndim != 1:
+        raise BagwiseError(f"y must have one label per sample, shape ({X.shape[0]},); got shape {labels.shape}.")
+    check_consistent_length(X, labels)
+    return labels
+
+
+def _check_weights(sample_weight: ArrayLike, X: Any) -> NDArray[np.float64]:
+    weights = np.asarray(sample_weight, dtype=np.float64)
+    if weights.shape != (X.shape[0],) or not np.isfinite(weights).all() or weights.min() < 0 or not weights.any():
+        raise BagwiseError(
+            f"sample_weight must have one finite, non-negative number per sample, shape ({X.shape[0]},), at least one "
+            f"of them positive; got {np.array2string(weights, threshold=6)} of shape {weights.shape}."
+        )
+    return weights
