@@ -47,7 +47,7 @@ MUTANTS = [
     Mutant(
         "encoders: localized codes do not sum to one",
         "codebooks/encoders.py",
-        "        distances /= distances.sum(axis=1, keepdims=True)\n",
+        "        squares /= squares.sum(axis=1, keepdims=True)\n",
         "",
         "codebooks/test_encoders.py",
     ),

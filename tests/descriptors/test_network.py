@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from bagwise import Bags, BagwiseError, runtime_network
-from bagwise.app.model.explanation import _sides, patch_side
+from bagwise.app.model.explanation import _sides
 from bagwise.app.options import FitOptions
 from bagwise.app.training.vectorizing import make_descriptors
 from bagwise.descriptors import NetworkFeatures, Patches, efficientnet, networks
@@ -458,7 +458,7 @@ def test_regions_are_three_cells_wide(features):
         assert sides.shape == (rows * columns,)
         np.testing.assert_array_equal(sides, round(3 * math.sqrt(height / rows * width / columns)))
         assert 90 < sides[0] * 256 / math.sqrt(height * width) < 110
-    assert patch_side(features) == 96
+    assert features.patch_side == 96
 
 
 def test_records_name_the_network_by_its_hash(features):

@@ -23,12 +23,15 @@ from bagwise.descriptors.registry import SIDE
 from bagwise.errors import BagwiseError
 from bagwise.sources.collection import as_items
 from bagwise.sources.items import ItemIterator, item_errors
+from bagwise.sources.media import shrunk_size
 
-__all__ = ["Arrays", "Descriptor", "RowBuffer", "arrays_of", "compute_each"]
+__all__ = ["DEFAULT_SIDE", "Arrays", "Descriptor", "RowBuffer", "arrays_of", "compute_each"]
 __all__ += ["describe_items", "join_bags", "n_bytes", "unit_rows"]
 
 # Parameters that change how something is computed, not the result.
 EXECUTION = ("n_jobs", "verbose", "cache", "device")
+# Pixels that are shown of a descriptor whose size is not known.
+DEFAULT_SIDE = 24
 # Limit, so that a hostile file cannot make a descriptor use all memory.
 MOST_POINTS = 1 << 30
 Arrays = dict[str, NDArray[Any]]
@@ -57,6 +60,8 @@ class Descriptor(Record, ABC):
         Size of the vocabulary of a descriptor that counts words itself and needs no codebook.
     assignment : str or mapping
         Name, or name and parameters, of the encoder by which models assign its vectors to words.
+    regions : bool
+        Whether its vectors see regions without sharp borders, as those of networks do.
 
     Examples
     --------
@@ -74,6 +79,7 @@ class Descriptor(Record, ABC):
     color: ClassVar[bool] = False
     n_words: ClassVar[int | None] = None
     assignment: ClassVar[str | Mapping[str, Any]] = "hard"
+    regions: ClassVar[bool] = False
     embedded: ClassVar[Any] = None  # a network that models hold for it
 
     _: KW_ONLY
@@ -184,6 +190,19 @@ class Descriptor(Record, ABC):
             return self._join(arrays for (arrays,) in items)
 
         return _iterate([self], X, on_error, batch_size=batch_size, join=join)
+
+    @property
+    def patch_side(self) -> int:
+        """Side in pixels of the largest square that a vector describes."""
+        return int(getattr(self, "patch", None) or getattr(self, "cell", None) or DEFAULT_SIDE)
+
+    def sides(self, height: int, width: int, n: int) -> NDArray[np.float64]:
+        """Return the sides of the squares that the n vectors of an image describe, on the scale of the image."""
+        return np.full(n, float(self.patch_side) * self._shrinking(height, width))
+
+    def _shrinking(self, height: int, width: int) -> float:
+        """By how much an image of this size is shrunk to be described."""
+        return max(height, width) / max(shrunk_size(height, width, self.max_side))
 
     def _prepare(self) -> None:
         """Check the parameters, once before any item is read, and that what is needed is there."""

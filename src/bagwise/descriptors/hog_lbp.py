@@ -77,6 +77,11 @@ class HogLbp(Descriptor):
     _: KW_ONLY
     form: str = parameter("unit", OneOf("unit", "root"))
 
+    @property
+    def patch_side(self) -> int:
+        """Side in pixels of a cell and its neighbours, whose gradients count."""
+        return 3 * int(self.cell)
+
     def _describe(self, content: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         from bagwise.descriptors._kernels import N_DIRECTIONS, gradient_histograms
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -112,6 +113,7 @@ class NetworkFeatures(Descriptor):
     """
 
     color: ClassVar[bool] = True
+    regions: ClassVar[bool] = True
     assignment: ClassVar[str | Mapping[str, Any]] = {
         "name": "localized",
         "n_neighbors": 10,
@@ -127,6 +129,19 @@ class NetworkFeatures(Descriptor):
     std: Any = parameter(None, _channels(0))
     n_frames: int | None = parameter(None, Integer(1, MOST_POINTS, optional=True))
     device: str | None = parameter(None, DEVICE)
+
+    @property
+    def patch_side(self) -> int:
+        """96: three cells of its map of an image of about 256 x 256 pixels."""
+        return 96
+
+    def sides(self, height: int, width: int, n: int) -> NDArray[np.float64]:
+        """Return the side of the regions of an image that has n of them: a cell of the map and its neighbours.
+
+        >>> NetworkFeatures().sides(256, 256, 64)[0]
+        np.float64(96.0)
+        """
+        return np.full(n, float(max(1, round(3 * math.sqrt(height * width / max(n, 1))))))
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, NDArray[np.float16]], **parameters: Any) -> Self:

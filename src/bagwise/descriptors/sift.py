@@ -17,6 +17,7 @@ from bagwise.descriptors.base import MOST_POINTS, Descriptor, unit_rows
 from bagwise.descriptors.images import as_grey, as_rgb, centres_in_unit_square, starts_of
 from bagwise.descriptors.registry import MOST_PIXELS
 from bagwise.errors import BagwiseError
+from bagwise.sources.media import shrunk_size
 
 __all__ = ["ColorSIFT", "DenseSIFT", "KeypointSIFT", "cell_weights", "gaussian", "sift_on_grid", "to_space"]
 
@@ -101,6 +102,18 @@ class DenseSIFT(Descriptor):
     scales: Any = parameter((1.0,), Numbers())
     _: KW_ONLY
     smoothing: float = parameter(0.0, Number())
+
+    @property
+    def patch_side(self) -> int:
+        """Side in pixels of the patches of the largest scale."""
+        return round(self.patch * max(self.scales))
+
+    def sides(self, height: int, width: int, n: int) -> NDArray[np.float64]:
+        """Return the sides of the patches of all scales."""
+        sizes, shrunk = [self.patch * scale for scale in self.scales], shrunk_size(height, width, self.max_side)
+        grids = [[len(starts_of(side, size, self.step)) for side in shrunk] for size in sizes]
+        each = np.repeat(sizes, [rows * columns for rows, columns in grids])
+        return each * self._shrinking(height, width)
 
     def _channels(self, content: Any) -> NDArray[np.float32]:
         """Channels of an image, shape (C, H, W)."""

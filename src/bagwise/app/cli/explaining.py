@@ -149,7 +149,7 @@ def _print(session: Session, found: Any, title: str, label: str | None, content:
     elif places:
         best = sorted(places, key=lambda patch: -abs(patch.weight))[:top]
         numbers = [[f"{p.x:.0f}", f"{p.y:.0f}", f"{p.side:.0f}", f"{p.weight:+.4f}"] for p in best]
-        networks = any(one.name == "NetworkFeatures" for one in found.model.descriptors)
+        networks = any(one.regions for one in found.model.descriptors)
         session.table([f"{'region' if networks else 'patch'} at x", "y", "side", shown], numbers)
 
 

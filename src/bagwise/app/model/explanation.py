@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,16 +13,14 @@ from numpy.typing import NDArray
 
 from bagwise.app.model.located_words import Place, located_words
 from bagwise.codebooks.pyramids import cell_numbers
-from bagwise.descriptors.images import starts_of
+from bagwise.descriptors.base import DEFAULT_SIDE
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.runtime import hash_words
-from bagwise.sources.media import shrunk_size
 
 if TYPE_CHECKING:
     from bagwise.app.model.changes import Change, Move
     from bagwise.app.model.model import Model
     from bagwise.app.model.vectorizers import WordSample
-    from bagwise.descriptors.base import Descriptor
 
 __all__ = [
     "Column",
@@ -33,13 +30,8 @@ __all__ = [
     "Span",
     "WordTerm",
     "explain",
-    "patch_side",
-    "region_side",
     "sum_cells",
 ]
-
-DEFAULT_SIDE = 24  # pixels that are shown of a descriptor whose size is not known
-_REGION = 96  # pixels of a region of a network: three cells of its map, of an image of about 256 x 256
 
 
 class GroupTerm(NamedTuple):
@@ -441,41 +433,8 @@ def _sides(model: Model, counts: NDArray[np.intp], height: int, width: int) -> N
     """
     if not model.descriptors:
         return np.full(counts.sum(), float(DEFAULT_SIDE))
-    sides = []
-    for one, n in zip(model.descriptors, counts.tolist(), strict=True):
-        parameters = one.parameters
-        shrunk = shrunk_size(height, width, parameters.get("max_side"))
-        larger = max(height, width) / max(shrunk)
-        if "patch" in parameters and "scales" in parameters:
-            sizes = [parameters["patch"] * scale for scale in parameters["scales"]]
-            grids = [[len(starts_of(side, size, parameters["step"])) for side in shrunk] for size in sizes]
-            sides.append(np.repeat(sizes, [rows * columns for rows, columns in grids]) * larger)
-        elif one.name == "NetworkFeatures":  # a cell and its neighbours
-            sides.append(np.full(n, float(region_side(height, width, n))))
-        else:
-            sides.append(np.full(n, patch_side(one) * larger))
-    return np.concatenate(sides)
-
-
-def region_side(height: int, width: int, n: int) -> int:
-    """Return the side of a region of a network in an image that has so many: a cell of its map and its neighbours.
-
-    >>> region_side(256, 256, 64)
-    96
-    """
-    return max(1, round(3 * math.sqrt(height * width / max(n, 1))))
-
-
-def patch_side(one: Descriptor) -> int:
-    """Return the side of the square of pixels that a descriptor covers, at the largest of its scales."""
-    parameters = one.parameters
-    if "patch" in parameters and "scales" in parameters:
-        return round(parameters["patch"] * max(parameters["scales"]))
-    if one.name == "HogLbp":  # gradients of the neighbouring cells
-        return 3 * int(parameters["cell"])
-    if one.name == "NetworkFeatures":
-        return _REGION
-    return int(parameters.get("patch") or parameters.get("cell") or DEFAULT_SIDE)
+    each = zip(model.descriptors, counts.tolist(), strict=True)
+    return np.concatenate([one.sides(height, width, n) for one, n in each])
 
 
 def sum_cells(contributions: NDArray[Any], n_groups: int) -> NDArray[np.float64]:

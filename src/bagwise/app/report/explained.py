@@ -89,7 +89,7 @@ def heat_picture(
 
 def fades(model: Any) -> bool:
     """Whether weights of places are drawn smoothly: those of regions of a network, see `spread_weights`."""
-    return any(one.name == "NetworkFeatures" for one in getattr(model, "descriptors", ()))
+    return any(one.regions for one in getattr(model, "descriptors", ()))
 
 
 def spread_weights(

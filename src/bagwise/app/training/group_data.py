@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from bagwise.app.model import Model
 from bagwise.app.model.compact import groups_of
-from bagwise.app.model.explanation import DEFAULT_SIDE, patch_side, region_side, sum_cells
+from bagwise.app.model.explanation import sum_cells
 from bagwise.app.model.groups import typicality, word_shares
 from bagwise.app.model.vectorizers import WordSample
 from bagwise.app.report.data import WordGroup
 from bagwise.app.report.views import LIMITS
+from bagwise.descriptors.base import DEFAULT_SIDE
 from bagwise.display.icicle import Tree, TreeRow
 from bagwise.display.pictures import photograph, thumbnail
 from bagwise.merging.sizes import path_sizes
@@ -71,7 +72,7 @@ def word_groups(
     weights = class_weights(model, grouped) if model.n_groups in model.heads else None
     patches = typical_patches(model, collection, samples, order[: LIMITS.groups])
     called = model.group_names()
-    regions = any(one.name == "NetworkFeatures" for one in model.descriptors)
+    regions = any(one.regions for one in model.descriptors)
     groups = []
     for group in order.tolist():
         members = members_of[group]
@@ -201,8 +202,8 @@ def typical_patches(
     """
     wanted = set(groups.tolist())
     described = [one.parameters for one in model.descriptors]
-    sides = [patch_side(one) for one in model.descriptors] or [DEFAULT_SIDE] * len(model.vocabularies)
-    networks = [one.name == "NetworkFeatures" for one in model.descriptors] or [False] * len(sides)
+    sides = [one.patch_side for one in model.descriptors] or [DEFAULT_SIDE] * len(model.vocabularies)
+    networks = [one.regions for one in model.descriptors] or [False] * len(sides)
     weighted = [one.by_length for one in model.assignment or ()] or [False] * len(sides)
     vocabulary_of = np.repeat(np.arange(len(sides)), model.vocabularies)
     found: dict[int, list[list[tuple[float, int, NDArray[Any]]]]] = {group: [[] for _ in sides] for group in wanted}
@@ -226,7 +227,8 @@ def typical_patches(
                 best = mine[np.argmin(far[mine])]
                 side = sides[vocabulary]
                 if networks[vocabulary]:
-                    side = region_side(image.shape[0], image.shape[1], int(n_of[vocabulary]))
+                    height, width = image.shape[:2]
+                    side = int(model.descriptors[vocabulary].sides(height, width, int(n_of[vocabulary]))[0])
                 patch = _cut_out(image, positions[best], side)
                 found[group][vocabulary].append((float(far[best]), number, patch.copy()))
     n_each = min(N_PATCHES, N_ALL_PATCHES // len(wanted))
