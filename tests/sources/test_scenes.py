@@ -65,7 +65,12 @@ def test_what_is_made_of_a_file(tmp_path, name, content, options, modality, labe
 
 
 ERRORS = [
-    ("n.csv", rows("{n},,{k}", "a,b,label"), {}, "8 numbers are missing, in 8 rows and the column 'b'; the first is"),
+    (
+        "n.csv",
+        rows("{n},,{k}", "a,b,label"),
+        {},
+        "8 numbers are missing, in 8 rows and the column 'b'; the first is in row 1",
+    ),
     ("n.csv", rows("{n},,{k}", "a,b,label"), {"missing": "median"}, "the columns 'b' have no numbers"),
     ("n.csv", rows("{n},1,{k}", "a,b,label"), {"missing": "mean"}, "Unknown missing: 'mean'"),
     ("n.csv", rows("{n},word{n},other{n}", "a,b,c"), {}, "columns 'b', 'c' hold text, but the words of a table"),
