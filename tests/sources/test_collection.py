@@ -94,8 +94,10 @@ def test_what_folders_say(names, labels, splits):
 
 def test_loading_stops_at_what_cannot_be_read(tmp_path):
     write(tmp_path, {"a.txt": "good", "b.txt": b"caf\xe9", "c.txt": "fine"})
-    texts = open_collection(tmp_path)
-    with pytest.raises(ItemError, match=r"Cannot read 'b.txt': byte 3 \(0xe9\) is not UTF-8.*encoding=") as caught:
+    texts = open_collection(tmp_path, encoding="utf-8")
+    with pytest.raises(
+        ItemError, match=r"Cannot read 'b.txt': byte 3 \(0xe9\) is not encoding='utf-8'.*encoding="
+    ) as caught:
         list(texts.load())
     assert caught.value.id == "b.txt"
     copy = pickle.loads(pickle.dumps(caught.value))
@@ -104,7 +106,7 @@ def test_loading_stops_at_what_cannot_be_read(tmp_path):
 
 def test_what_cannot_be_read_is_skipped_and_told(tmp_path):
     write(tmp_path, {"a.txt": "good", "b.txt": b"caf\xe9", "c.txt": "fine"})
-    loading = open_collection(tmp_path).load(on_error="skip")
+    loading = open_collection(tmp_path, encoding="utf-8").load(on_error="skip")
     with pytest.warns(SkippedItemsWarning, match=r"1 of 3 items of .* was skipped: b.txt: byte 3") as caught:
         assert [text for _, text in loading] == ["good", "fine"]
     assert caught[0].filename == __file__
@@ -116,7 +118,7 @@ def test_what_cannot_be_read_is_skipped_and_told(tmp_path):
 def test_nothing_readable_is_an_error_in_any_case(tmp_path):
     write(tmp_path, {f"{i}.txt": b"\xff" for i in range(5)})
     with pytest.raises(BagwiseError, match=r"None of the 5 items of .* could be read. 0.txt: byte 0 .*; …"):
-        list(open_collection(tmp_path).load(on_error="skip"))
+        list(open_collection(tmp_path, encoding="utf-8").load(on_error="skip"))
 
 
 def test_a_file_that_went_away_is_reported(folder):
