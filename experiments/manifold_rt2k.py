@@ -75,9 +75,7 @@ def objects(options: Options) -> tuple[Bags, NDArray[np.intp]]:
     texts = some(open_collection(options.data / "rt2k" / "rt2k.zip"), 200, options)
 
     def describe() -> Bags:
-        products = open_collection(
-            options.data / "amazon7" / "amazon7.zip", header=False, text="2", label="1"
-        )
+        products = open_collection(options.data / "amazon7" / "amazon7.zip", header=False, text="2", label="1")
         embedding = learn_sentiment(some(products, 2000, options))
         return SentenceVectors(embedding=embedding, normalize=False, splitter="lines").fit_transform(texts)
 
