@@ -8,7 +8,7 @@ are judged by the same code:
 - NPMI: coherence of the 10 first words of the topics, by documents of the training part in which pairs occur. "NPMI,
   unseen": by documents of the test part.
 - perplexity: half of the tokens of each test document predicted from the other half, with proportions inferred by
-  `LatentDirichlet.perplexity`.
+  `LatentDirichlet.held_out_perplexity`.
 
 Seconds are processor time of the fit on one thread, for tomotopy with the reading of documents. scikit-learn has its
 defaults but for the number of topics; so has tomotopy, with 100 iterations as in its documentation, and with the 10 of
@@ -121,6 +121,6 @@ def measure(data: Path, seeds: Sequence[int], quick: bool) -> Iterator[Row]:
                         figures = {
                             "NPMI": float(coherence(lda.topics_, train).mean()),
                             "NPMI, unseen": float(coherence(lda.topics_, test).mean()),
-                            "perplexity": lda.perplexity(test),
+                            "perplexity": lda.held_out_perplexity(test),
                         }
                         yield Row(f"{name}, {n_topics} topics", method, role, seed, figures, seconds)

@@ -109,7 +109,7 @@ def measure(who: str, solver: str, n_passes: int, n_topics: int, folder: str) ->
             "cpu": cpu / n_passes,
             "tokens": n_passes * X.sum() / seconds / 1e6,
             "bound": corpus_bound(lda, X) / X.sum(),
-            "perplexity": lda.perplexity(unseen),
+            "perplexity": lda.held_out_perplexity(unseen),
             "memory": memory.growth / 1e6,
             "allowed": (2 * (n_topics * X.shape[1] + X.nnz) * 8 + 200e6) / 1e6,
         }

@@ -1,5 +1,6 @@
 """Requests to the application of the explorer, without a network."""
 
+import copy
 from urllib.parse import urlsplit
 
 TOKEN, HOST = "secret", "127.0.0.1:8000"
@@ -37,3 +38,10 @@ async def respond(app, method, path, headers, body):
     start = sent[0]
     content = b"".join(message.get("body", b"") for message in sent[1:])
     return start["status"], {name.decode(): value.decode() for name, value in start["headers"]}, content
+
+
+def with_seen(items, seen):
+    """Items of the explorer of which others are known to be training items; None: that is not known."""
+    other = copy.copy(items)
+    other.seen = seen
+    return other

@@ -249,7 +249,7 @@ def test_what_several_threads_ask_for_is_computed_once():
         assert list(pool.map(slow, [1, 2] * 20)) == [10, 20] * 20
     assert sorted(computed) == [1, 2]
     assert slow(3) == 30
-    assert slow.cached.cache_info().currsize == 2
+    assert slow.cache_info().currsize == 2
 
 
 def test_errors_in_threads_are_raised():

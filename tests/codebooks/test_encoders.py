@@ -251,7 +251,7 @@ def test_names_mappings_and_encoders_are_the_same():
         with pytest.raises(BagwiseError, match=r"Unknown assignment: .*Accepted: 'hard', .*, or an encoder"):
             as_encoder(wrong)
     with pytest.raises(
-        BagwiseError, match=r"Unknown parameter of soft assignment: 'bandwith'. Did you mean 'bandwidth'"
+        BagwiseError, match=r"Unknown parameter of soft assignment: 'bandwith'\. Did you mean 'bandwidth'"
     ):
         as_encoder({"name": "soft", "bandwith": 1.0})
     with pytest.raises(BagwiseError, match="bandwidth of SoftEncoder must be"):
@@ -302,7 +302,7 @@ def test_an_entry_is_all_that_a_new_encoder_needs(monkeypatch, tmp_path):
             pixels = np.clip(random.normal(128, scale, (24, 20)), 0, 255).astype(np.uint8)
             Image.fromarray(pixels).save(tmp_path / "images" / name / f"{k}.png")
     path = tmp_path / "model.bagwise"
-    options = ["--descriptor", "patches", "--words", 6, "--groups", 2, "--folds", 2, "--no-report"]
+    options = ["--descriptor", "patches", "--words", 6, "--groups", 2, "--folds", 2, "--no-page"]
     import commands  # needs jsonschema
 
     commands.bagwise("fit", tmp_path / "images", "--out", path, *options)

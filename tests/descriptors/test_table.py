@@ -124,7 +124,7 @@ def test_an_entry_is_all_that_a_new_descriptor_needs(stripes, tmp_path):
     assert BagOfFeatures(3, random_state=0).fit_transform(bags).shape == (16, 3)
 
     path = tmp_path / "model.bagwise"
-    options = ["--descriptor", "stripes", "--words", 6, "--groups", 2, "--folds", 2, "--no-report"]
+    options = ["--descriptor", "stripes", "--words", 6, "--groups", 2, "--folds", 2, "--no-page"]
     bagwise("fit", tmp_path / "images", "--out", path, *options)
     model = Model.load(path)
     assert isinstance(model.descriptor, Stripes)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bagwise import BagwiseError, fit_model, open_collection
-from bagwise.app import build_shards, evaluate_model
+from bagwise.app import build_index, evaluate_model
 from bagwise.app.options import FitOptions
 from bagwise.app.training.items import open_source
 from bagwise.distributed.executors import LocalExecutor, executor_of
@@ -63,7 +63,8 @@ def test_workers_list_shards(client, store, folder, pattern, only_there, monkeyp
 
 
 def test_what_a_worker_sends_is_small(folder):
-    listing = shards._Listing(frozenset([".png"]), True, open_collection(folder).limits)
+    whole = open_collection(folder)
+    listing = shards._Listing("images", whole.decoder, frozenset([".png"]), True, whole.limits)
     (whole,) = shards.shards_of_listing(list_place(folder)).parts(1)
     n_items = N_SHARDS * N_EACH
     assert len(pickle.dumps(listing(whole))) < n_items * 40 + N_SHARDS * 600
@@ -71,9 +72,9 @@ def test_what_a_worker_sends_is_small(folder):
 
 def test_compressed_shards_are_unpacked_where_they_are_read(client, tmp_path, only_there, monkeypatch):
     folder = write_shards(tmp_path / "packed", 2, 4, compressed=True)
-    archives._unpacked.cached.cache_clear()
+    archives._unpacked.cache_clear()
     there = open_source(folder, FitOptions(), executor_of(client))
-    assert archives._unpacked.cached.cache_info().currsize <= 1  # the first, whose names tell the modality
+    assert archives._unpacked.cache_info().currsize <= 1  # the first, whose names tell the modality
     monkeypatch.undo()
     here = open_collection(folder)
     equal_collections(there, here)
@@ -90,14 +91,14 @@ def test_a_fit_of_shards_nobody_has_listed(client, store, folder, only_there, mo
     # listed and read by workers, and looked at for the modality and colours here: each shard is one block
     assert max(map(len, asked)) <= 4
     evaluated = evaluate_model(there, pattern, client=client, **given)
-    index = build_shards(there, pattern, tmp_path / "index", client=client, **given)
+    index = build_index(there, pattern, tmp_path / "x.index", client=client, **given)
     monkeypatch.undo()
     here = fit_model(folder / "shard-{000..005}.tar", **OPTIONS)
     assert there.hierarchy == here.hierarchy
     assert there.heads == here.heads
     assert saved(local, tmp_path) == saved(here, tmp_path)
     np.testing.assert_array_equal(evaluated.predicted, evaluate_model(here, folder).predicted)
-    assert index.n_items == N_SHARDS * N_EACH
+    assert len(index) == N_SHARDS * N_EACH
 
 
 def test_with_a_cache_shards_are_not_fetched_again(client, store, folder):

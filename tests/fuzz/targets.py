@@ -2,13 +2,10 @@
 
 import bz2
 import contextlib
-import functools
 import gzip
 import io
 import lzma
-import shutil
 import tarfile
-import tempfile
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -157,36 +154,6 @@ def _use_item_index(path):
         found.map.to_parts()
 
 
-@functools.cache
-def _sharded_index():
-    """A folder of shards, made once in each process, which removes it."""
-    from bagwise.app import build_shards, fit_model
-    from bagwise.sources import Collection
-
-    kept = tempfile.TemporaryDirectory(prefix="bagwise-fuzz-")
-    rows = Collection.from_matrix(np.array([[4, 1, 0], [1, 0, 5], [0, 1, 6]]), list("abc"), [("x",), ("y",), ("y",)])
-    index = build_shards(fit_model(rows, n_groups=2, folds=0, n_jobs=1), rows, Path(kept.name, "x.shards"), partition=2)
-    return kept, index.folder
-
-
-def _shard_files(pattern):
-    def copied(folder):
-        found = sorted(_sharded_index()[1].glob(pattern))
-        return [Path(shutil.copy(path, folder / f"{number}.json")) for number, path in enumerate(found)]
-
-    return copied
-
-
-def _use_sharded(path, pattern):
-    """Search an index in shards, one of whose files has these bytes."""
-    from bagwise.app import ShardedIndex
-
-    folder = path.parent / "x.shards"
-    shutil.copytree(_sharded_index()[1], folder)
-    min(folder.glob(pattern)).write_bytes(path.read_bytes())
-    ShardedIndex.load(folder).find(np.ones((1, 3)), 2)
-
-
 def _use_group_names(path):
     """Read names of groups, as `bagwise groups --rename FILE` does."""
     from bagwise import Model
@@ -330,7 +297,36 @@ def _parquet(folder):
 
     X, y = table(n_each=3)
     pd.DataFrame(X, columns=[f"w{k}" for k in range(X.shape[1])]).assign(label=y).to_parquet(folder / "table.parquet")
-    return [folder / "table.parquet"]
+    texts_of = pd.DataFrame(texts(2), columns=["text", "label"]).assign(tags=[["a", "b"]] * 6)
+    texts_of.to_parquet(folder / "texts.parquet", row_group_size=4)
+    return [folder / "table.parquet", folder / "texts.parquet"]
+
+
+def _sqlite(folder):
+    import sqlite3
+
+    import pandas as pd
+
+    X, y = table(n_each=3)
+    for name, frame in (
+        ("texts", pd.DataFrame(texts(8), columns=["text", "label"])),
+        ("table", pd.DataFrame(X, columns=[f"w{k}" for k in range(X.shape[1])]).assign(label=y)),
+    ):
+        with contextlib.closing(sqlite3.connect(folder / f"{name}.sqlite")) as base:
+            frame.to_sql(name, base, index=False)
+    return [folder / "texts.sqlite", folder / "table.sqlite"]
+
+
+def _zst(folder):
+    import pyarrow as pa
+
+    (folder / "t.csv.zst").write_bytes(pa.compress(write_records(folder / "r.csv").read_bytes(), "zstd", asbytes=True))
+    return [folder / "t.csv.zst"]
+
+
+def _gz(folder):
+    (folder / "t.csv.gz").write_bytes(gzip.compress(write_records(folder / "r.csv").read_bytes(), mtime=0))
+    return [folder / "t.csv.gz"]
 
 
 def _xlsx(folder):
@@ -510,12 +506,6 @@ TARGETS = {
     "statistics": Target("tensors", ".statistics", _saved(".statistics"), _use_statistics),
     "bag index": Target("tensors", ".index", _saved("numbers.index", "names.index", "cells.index"), _use_bag_index),
     "item index": Target("tensors", ".index", _saved("items.index", "edited.index"), _use_item_index),
-    "list of shards": Target(
-        "json", ".json", _shard_files("shards.json"), lambda path: _use_sharded(path, "shards.json")
-    ),
-    "labels of shards": Target(
-        "json", ".json", _shard_files("*.labels.json"), lambda path: _use_sharded(path, "*.labels.json")
-    ),
     "topics": Target("tensors", ".topics", _saved(".topics"), _use_topics),
     "manifold": Target("tensors", ".manifold", _saved(".manifold"), _use_manifold),
     "cache": Target("bytes", ".arrays", _cache, _use_cache),
@@ -534,6 +524,9 @@ TARGETS = {
     "svmlight": Target("text", ".svmlight", _svmlight, _use_collection),
     "parquet": Target("bytes", ".parquet", _parquet, _use_collection),
     "xlsx": Target("zip", ".xlsx", _xlsx, _use_collection),
+    "sqlite": Target("bytes", ".sqlite", _sqlite, _use_collection),
+    "csv.gz": Target("gz", ".csv.gz", _gz, _use_collection),
+    "csv.zst": Target("bytes", ".csv.zst", _zst, _use_collection),
     "zip": Target("zip", ".zip", _zip, _use_collection),
     "tar": Target("bytes", ".tar", _tar(), _use_collection),
     "tar.gz": Target("gz", ".tar.gz", _tar(lambda inside: gzip.compress(inside, mtime=0), "tar.gz"), _use_collection),

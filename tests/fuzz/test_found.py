@@ -256,7 +256,7 @@ def put(where, value):
         ("words.manifold", ["parameters", "target"], [10**400]),
         ("cells.index", ["parameters", "n_candidates"], 10**400),
         ("cells.index", ["next_number"], 2**64),
-        ("items.index", ["index", "parameters", "n_probe"], 10**400),
+        ("items.index", ["index.parameters", "n_probe"], 10**400),
         ("items.index", ["classes"], {"a": 1}),
         ("texts.bagwise", ["path", "errors"], [10**400]),
         ("texts.bagwise", ["tokenizer", "ngram_range"], [1, 10**400]),

@@ -424,3 +424,10 @@ def test_failed_fit_leaves_nothing():
     with pytest.raises(BagwiseError), np.errstate(all="ignore"):
         learner.fit(X * 1e200, y)
     assert not hasattr(learner, "weights_")
+
+
+def test_weights_that_all_vanish_are_a_warning():
+    X, y = np.array([[1.0, 1.0], [2.0, 2.0], [1.0, 1.0], [2.0, 2.0]]), [0, 0, 1, 1]
+    with pytest.warns(UserWarning, match=r"All weights are 0, and so is the kernel: a step of 1 leaves no feature"):
+        learner = DiagonalKernelLearner("prox").fit(X, y)
+    assert not learner.weights_.any()

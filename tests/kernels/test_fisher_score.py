@@ -186,3 +186,13 @@ def test_data_it_cannot_use():
         fitted().transform(Bags.from_list([np.ones((2, 3))]))
     with pytest.raises(TypeError, match=r"[Ss]parse"):
         FisherScore(2).fit(sp.csr_array(vectors()))
+
+
+def test_lists_of_matrices_are_bags():
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=(n, 3)) for n in (5, 1, 7, 4)]
+    expected = FisherScore(2, random_state=0).fit_transform(Bags.from_list(arrays, dtype=None))
+    for bags in (arrays, tuple(arrays), [array.tolist() for array in arrays]):
+        np.testing.assert_array_equal(FisherScore(2, random_state=0).fit_transform(bags), expected)
+    rows = np.concatenate(arrays).tolist()  # a list of vectors is a matrix
+    assert FisherScore(2, random_state=0).fit_transform(rows).shape[0] == 17

@@ -93,7 +93,6 @@ def test_results_do_not_depend_on_how_items_came_or_are_kept(data, metric, draw)
         patch.setattr("bagwise.retrieval.store.BLOCK_ITEMS", draw.draw(st.integers(1, 20)))
         patch.setattr("bagwise.retrieval.blocks._DENSE_FRACTION", draw.draw(st.sampled_from([-1.0, 0.4, 2.0])))
         patch.setattr("bagwise.retrieval.blocks._DENSE_NUMBERS", draw.draw(st.sampled_from([1, 200])))
-        patch.setattr("bagwise.retrieval.blocks._ROOTED_QUERIES", draw.draw(st.sampled_from([1, 8])))
         patch.setattr("bagwise.retrieval.store._RESULTS", draw.draw(st.sampled_from([1, 50])))
         patch.setattr("bagwise.retrieval.bag_index._QUERIES", draw.draw(st.integers(1, 4)))
         index = BagIndex(metric, normalize=normalize, n_jobs=draw.draw(st.integers(1, 3)))
@@ -281,7 +280,8 @@ def test_an_error_leaves_the_index_as_it_was(monkeypatch):
     ):
         with pytest.raises(BagwiseError):
             call()
-    monkeypatch.setattr("bagwise.retrieval.store.BLOCK_ITEMS", 2)
+    for name in ("store", "bag_index"):
+        monkeypatch.setattr(f"bagwise.retrieval.{name}.BLOCK_ITEMS", 2)
 
     def full(*_):
         raise MemoryError

@@ -1,4 +1,4 @@
-"""`BagIndex` while items come and go one by one: it is always the index of what is left, in few pieces."""
+"""`BagIndex` while items come and go one by one: it is always the index of what is left, in few blocks."""
 
 import itertools
 
@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from bagwise import BagIndex
-from bagwise.retrieval import store
+from bagwise.retrieval import bag_index, store
 from bagwise.retrieval.histograms import METRICS
 
 N_WORDS = 12
@@ -54,34 +54,32 @@ class Updates:
 
 
 @pytest.fixture
-def small_pieces(monkeypatch):
-    """Make blocks so small that all kinds of pieces are joined and written anew."""
+def small_blocks(monkeypatch):
+    """Make blocks so small that they are filled, joined and written anew."""
     monkeypatch.setattr(store, "BLOCK_ITEMS", 60)
-    monkeypatch.setattr(store, "_SMALL", 4)
+    monkeypatch.setattr(bag_index, "BLOCK_ITEMS", 60)
 
 
 @pytest.mark.parametrize("density", [0.2, 1.0])  # inverted lists, dense rows
 @pytest.mark.parametrize("metric", METRICS)
-def test_an_index_is_that_of_the_items_left(tmp_path, small_pieces, metric, density):
+def test_an_index_is_that_of_the_items_left(tmp_path, small_blocks, metric, density):
     one = Updates(metric, density)
     largest = 0
     for number in range(300):
         one.step(growing=number < 200)
-        held = one.index._store._pieces
-        largest = max(largest, len(held.blocks))
+        state = one.index._state
+        largest = max(largest, 0 if state is None else len(state.store.blocks))
         if number % 23 == 0:
             one.check()
         if number % 90 == 89:
             path = one.index.save(tmp_path / "index")
             one.index = BagIndex.load(path, mmap=number % 180 == 89)
-        for piece in held.blocks:
-            assert piece.n_removed <= store._REMOVED * piece.n_held <= store._REMOVED * store.BLOCK_ITEMS
-        assert len(held.loose) <= 3 * store.BLOCK_ITEMS // store._SMALL
+        assert state is None or sum(rows.shape[0] for rows in state.new) < 60
     one.check()
     assert largest > 2
 
 
-def test_the_same_sequence_gives_the_same_bytes(tmp_path, small_pieces):
+def test_the_same_sequence_gives_the_same_bytes(tmp_path, small_blocks):
     paths = []
     for name in ("one", "other"):
         run = Updates("chi2", 0.3, n_jobs=1 if name == "one" else 2)
@@ -93,7 +91,7 @@ def test_the_same_sequence_gives_the_same_bytes(tmp_path, small_pieces):
     assert paths[0].read_bytes() == paths[1].read_bytes()
 
 
-def test_candidates_follow_when_items_come_and_go(small_pieces):
+def test_candidates_follow_when_items_come_and_go(small_blocks):
     pytest.importorskip("faiss")
     for metric, structure in (("chi2", "flat"), ("intersection", "ivf")):
         one = Updates(metric, 0.4, method="approximate", structure=structure, n_candidates=500, n_probe=10**6)
@@ -104,9 +102,9 @@ def test_candidates_follow_when_items_come_and_go(small_pieces):
 
 
 def test_items_that_come_one_by_one_are_written_few_times(monkeypatch):
-    """Each item is written about log n times, whether a search follows each change or none does."""
+    """Each item is written about log n times, whether a search follows each addition or none does."""
     monkeypatch.setattr(store, "BLOCK_ITEMS", 256)
-    monkeypatch.setattr(store, "_SMALL", 8)
+    monkeypatch.setattr(bag_index, "BLOCK_ITEMS", 256)
     written, make_block = [], store.make_block
 
     def counted(parts, metric):
@@ -120,13 +118,23 @@ def test_items_that_come_one_by_one_are_written_few_times(monkeypatch):
         index = BagIndex("inner")
         for number in range(n_items):
             index.add(rows[[number % 6]])
-            if number % 3 == 2:
-                index.remove([number - 1])
             if searched:
                 index.search(rows[:1], 1)
-                pieces = index._store.n_pieces
-                assert pieces <= 2 * len(index) / 256 + 2 * np.log2(256) + 2
-        assert sum(written) <= n_items * (1.5 * np.log2(256) if searched else 2)
+                assert len(index.blocks()) <= 2 * len(index) / 256 + np.log2(256) + 2
+        assert sum(written) <= n_items * (1.5 * np.log2(256) if searched else 1)
+
+
+def test_only_blocks_that_lose_items_are_written_anew(monkeypatch):
+    monkeypatch.setattr(store, "BLOCK_ITEMS", 100)
+    index = BagIndex("inner").add(np.eye(500, dtype=np.float32))
+    before = index.blocks()
+    copied = index.copy()
+    index.remove([120, 130, *range(200, 300)])
+    after = index.blocks()
+    assert [len(block) for block in after] == [100, 98, 100, 100]
+    assert [block in before for block in after] == [True, False, True, True]
+    assert copied.blocks() == before
+    assert len(copied) == 500
 
 
 def test_an_index_that_was_emptied_goes_on():

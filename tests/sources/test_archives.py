@@ -245,7 +245,7 @@ def test_many_compressed_archives_do_not_take_many_files(tmp_path, monkeypatch):
     texts = open_collection(tmp_path, "texts")
     for item in [*texts, *texts[::-1]]:
         assert item.load() == f"{item.id[-6]} is {item.id[-5]}"
-    assert archives._unpacked.cached.cache_info().currsize == 3
+    assert archives._unpacked.cache_info().currsize == 3
 
 
 def with_attributes(attributes):

@@ -12,7 +12,7 @@ import pytest
 
 from bagwise import BagwiseError, Model, fit_model, open_collection
 from bagwise._io.storage import Storage, Url
-from bagwise.app import ShardedIndex, build_shards, evaluate_model
+from bagwise.app import build_index, evaluate_model
 from bagwise.app.model import write_features
 from bagwise.distributed import connected
 from bagwise.distributed.executors import LocalExecutor
@@ -50,7 +50,7 @@ def store(folder):
 def no_blocks(monkeypatch):
     """Blocks of 16 KiB, none of them read yet."""
     monkeypatch.setattr(contents, "_BLOCK", 1 << 14)
-    contents._block.cached.cache_clear()
+    contents._block.cache_clear()
     contents._unchanged.cache_clear()
     return 1 << 14
 
@@ -109,7 +109,7 @@ def test_shards_are_listed_and_read_by_blocks(store, folder, no_blocks):
     listed = [store.asked("GET", f"shard-{k:03}.tar") for k in range(3)]
     assert all(len(set(ranges)) == len(ranges) <= n_blocks for ranges in listed)
     sent = [pickle.dumps(part) for part in whole.partitions(3)]
-    contents._block.cached.cache_clear()  # as in another process
+    contents._block.cache_clear()  # as in another process
     for number, one in enumerate(sent):
         store.requests.clear()
         assert len([item.load() for item in pickle.loads(one).open()]) == 12
@@ -130,7 +130,7 @@ def test_what_is_compressed_is_fetched_once(store, no_blocks):
     whole = open_collection(store.url("data/packed/shard-{000..001}.tar.gz"), storage_options=store.options)
     first, _ = (pickle.dumps(part) for part in whole.partitions(2))
     assert len(first) < 5000
-    archives._unpacked.cached.cache_clear()  # as in another process
+    archives._unpacked.cache_clear()  # as in another process
     store.requests.clear()
     opened = pickle.loads(first).open()
     assert not store.requests  # until an item is read
@@ -235,33 +235,17 @@ def test_pickles_of_fitted_models_have_no_credentials(store):
     assert pickle.loads(content) == model
 
 
-def test_shards_in_a_bucket(store, folder, tmp_path):
-    options = store.options
+def test_an_index_of_a_bucket(store, folder, tmp_path):
+    given, local = {"storage_options": store.options}, folder / "texts"
     pytest.importorskip("distributed", reason="needs bagwise[dask]")
-    model = fit_model(folder / "texts", n_groups=3, folds=0, n_jobs=1)
-    local = build_shards(model, folder / "texts", tmp_path / "x.shards", partition=2)
-    queries, url = model.histograms(open_collection(folder / "texts")), store.url("x.shards")
-    expected = local.find(queries, 3)
+    model = fit_model(local, n_groups=3, folds=0, n_jobs=1)
+    queries = model.histograms(open_collection(local))
+    expected = build_index(model, local, tmp_path / "local.index", partition=2).search(queries, 3)
+    write_manifest(open_collection(store.url("data/texts"), **given), tmp_path / "list.csv")
     with connected(workers=2) as client:
-        built = build_shards(model, folder / "texts", url, partition=2, storage_options=options, client=client)
-        loaded = ShardedIndex.load(url, storage_options=options)
-        for _ in range(2):
-            assert loaded.find(queries, 3, client=client) == expected
-        assert built.find(queries, 3) == expected
-        there = build_shards(model, store.url("data/texts"), url, partition=2, storage_options=options, client=client)
-        assert there.find(queries, 3) == expected
-        # another index of the same name: workers notice
-        build_shards(model, open_collection(folder / "texts")[:4], url, partition=2, storage_options=options)
-        fewer = ShardedIndex.load(url, storage_options=options)
-        assert fewer.find(queries, 9, client=client) == fewer.find(queries, 9)
-        assert {len(row) for row in fewer.find(queries, 9, client=client)} == {4}
-    assert len(store.system.find(f"{store.bucket}/x.shards")) == 2 * 2 + 2  # nothing is left of the others
-    assert "secret" not in f"{loaded.folder!r} {loaded.folder}"
-    # options are for the URLs of a local manifest, and for the folder
-    write_manifest(open_collection(store.url("data/texts"), storage_options=options), tmp_path / "list.csv")
-    listed = build_shards(model, tmp_path / "list.csv", store.url("y.shards"), partition=2, storage_options=options)
-    assert [[hit.score for hit in row] for row in listed.find(queries, 3)] == [
-        [hit.score for hit in row] for row in expected
-    ]
-    with pytest.raises(BagwiseError, match="is no finished index in shards"):
-        ShardedIndex.load(store.url("nothing"), storage_options=options)
+        for source in (store.url("data/texts"), tmp_path / "list.csv"):
+            index = build_index(model, source, tmp_path / "x.index", partition=2, client=client, **given)
+            assert [[hit.score for hit in row] for row in index.search(queries, 3)] == [
+                [hit.score for hit in row] for row in expected
+            ]
+            assert "secret" not in index.source

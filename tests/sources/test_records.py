@@ -13,7 +13,6 @@ from bagwise.sources import SkippedItemsWarning
 
 # what a text may hold and still be a record: anything but half a surrogate pair
 ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
-PRINTED = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\t"), max_size=20)
 
 
 def write(path, content):
@@ -34,14 +33,6 @@ def test_csv_gives_back_what_was_written(tmp_path_factory, records):
     assert texts_of(collection) == [text for text, _ in records]
     assert [item.label for item in collection] == [label or None for _, label in records]
     assert collection.ids == [f"a.csv:{i + 1}" for i in range(len(records))]
-
-
-@given(st.lists(st.tuples(PRINTED, st.sampled_from(["a", "b"])), min_size=1, max_size=6))
-def test_tsv_has_no_quotes(tmp_path_factory, records):
-    content = "".join(f"{text}\t{label}\n" for text, label in [("text", "label"), *records])
-    collection = open_collection(write(tmp_path_factory.mktemp("tsv") / "a.tsv", content))
-    assert texts_of(collection) == [text for text, _ in records]
-    assert collection.labels.tolist() == [label for _, label in records]
 
 
 @given(
@@ -160,7 +151,7 @@ def test_what_comes_after_a_bad_record_is_read(tmp_path):
         ("text\n", {}, r"holds no records: a.csv has no line"),
         ("text,text\na,b\n", {}, r"has columns of the same name: 'text', 'text'"),
         ("text\n\xe9\n".encode("latin-1"), {"on_error": "skip", "encoding": "utf-8"}, r"a.csv cannot be read"),
-        ("id,text\n1,a\n1,b\n", {}, r"has 2 items with the id '1'. Ids must differ"),
+        ("id,text\n1,a\n1,b\n", {}, r"has 2 items with the id '1', .* Ids must differ"),
         ("text\na\n", {"encoding": "utf-17"}, r"encoding='utf-17'"),
         ("text\na\n", {"sep": ""}, r"sep='' is not one character. Give one such as ';'"),
         ("text\na\n", {"quote": "''"}, r"quote must be one character"),
@@ -183,8 +174,3 @@ def test_separators_are_not_for_json(tmp_path):
 def test_a_mark_is_one_only_at_the_beginning(tmp_path):
     path = write(tmp_path / "a.tsv", "\ufeffone\n\ufefftwo\n")
     assert texts_of(open_collection(path, text="1", header=False)) == ["one", "\ufefftwo"]
-
-
-def test_older_encodings(tmp_path):
-    path = write(tmp_path / "a.csv", "text\ncafé\n".encode("latin-1"))
-    assert texts_of(open_collection(path, encoding="latin-1")) == ["café"]

@@ -266,7 +266,7 @@ def test_large_files_are_read_in_parts(places, monkeypatch):
 
     monkeypatch.setattr(contents, "_AT_ONCE", 10)
     monkeypatch.setattr(contents, "_BLOCK", 64)
-    contents._block.cached.cache_clear()
+    contents._block.cache_clear()
     for name in ("images", "texts.zip", "texts.tar", "records.csv"):
         equal_items(open_collection(f"memory://places/{name}"), open_collection(places / name))
 

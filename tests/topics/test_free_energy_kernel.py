@@ -154,3 +154,15 @@ def test_what_it_cannot_use():
     with pytest.raises(BagwiseError):
         learned.fit(-X, y)
     assert not hasattr(learned, "score_")
+
+
+@pytest.mark.parametrize("model", [3, LatentDirichlet(3, max_iter=5)], ids=["number", "estimator"])
+def test_the_seed_reaches_the_topic_model(model):
+    rng = np.random.default_rng(0)
+    X, y = rng.poisson(1.0, (40, 20)), np.arange(40) % 2
+    first, again, other = (FreeEnergyKernel(model, random_state=seed).fit(X, y).weights_ for seed in (0, 0, 1))
+    np.testing.assert_array_equal(first, again)
+    assert not np.allclose(first, other)
+    seeded = LatentDirichlet(3, max_iter=5, random_state=7)  # a seed of its own stays
+    own = [FreeEnergyKernel(seeded, random_state=seed).fit(X, y).weights_ for seed in (0, 1)]
+    np.testing.assert_array_equal(*own)

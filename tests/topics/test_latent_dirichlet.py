@@ -202,22 +202,22 @@ def test_perplexity():
     unseen = planted(seed=0, n_documents=260)[0][200:]
     lda = LatentDirichlet(4, random_state=0).fit(X)
     few = LatentDirichlet(1, random_state=0).fit(X)
-    assert lda.perplexity(unseen) < 0.6 * few.perplexity(unseen)
-    assert few.perplexity(unseen) < 32
+    assert lda.held_out_perplexity(unseen) < 0.6 * few.held_out_perplexity(unseen)
+    assert few.held_out_perplexity(unseen) < 32
     seen, hidden = split_tokens(sp.csr_array(unseen), np.random.RandomState(0))
     np.testing.assert_array_equal((seen + hidden).toarray(), unseen)
     length = unseen.sum(axis=1)
     np.testing.assert_array_equal(hidden.sum(axis=1), length // 2)
-    assert lda.perplexity(seen, hidden) == lda.perplexity(unseen, random_state=0)
+    assert lda.held_out_perplexity(seen, hidden) == lda.held_out_perplexity(unseen, random_state=0)
     shares = lda.transform(seen)
     expected = np.exp(-(hidden.toarray() * np.log(shares @ lda.topics_)).sum() / hidden.sum())
-    np.testing.assert_allclose(lda.perplexity(seen, hidden), expected)
+    np.testing.assert_allclose(lda.held_out_perplexity(seen, hidden), expected)
     with pytest.raises(BagwiseError, match=r"integer counts, got a count of 0\.5"):
-        lda.perplexity(unseen + 0.5)
+        lda.held_out_perplexity(unseen + 0.5)
     with pytest.raises(BagwiseError, match="held_out 3"):
-        lda.perplexity(seen, hidden[:3])
+        lda.held_out_perplexity(seen, hidden[:3])
     with pytest.raises(BagwiseError, match="nothing to predict"):
-        lda.perplexity(np.eye(32))
+        lda.held_out_perplexity(np.eye(32))
 
 
 def test_files(tmp_path):
@@ -461,7 +461,7 @@ def test_it_drops_in_for_scikit_learns(LDA):
     assert lda.topic_word_prior_ == 1 / n
     np.testing.assert_array_equal(lda.doc_topic_prior_, lda.doc_topic_prior)
     assert 1 < lda.bound_ < 100
-    assert 1 < lda.perplexity(X) < 40
+    assert 1 < lda.perplexity(X) < 100
     assert lda.score(X) < 0
     Z = lda.transform(X)
     np.testing.assert_allclose(Z.sum(axis=1), 1)
@@ -523,3 +523,34 @@ def test_data_it_cannot_use():
     lda = LatentDirichlet(2, max_iter=2).fit(np.eye(3))
     with pytest.raises(BagwiseError, match="non-negative"):
         lda.bound(-np.eye(3))
+
+
+def test_perplexity_is_that_of_scikit_learn():
+    X, _ = topic_counts(np.random.default_rng(21), 60, 30, n_topics=4)
+    theirs = LatentDirichletAllocation(4, max_iter=20, random_state=0, total_samples=600).fit(X[:40])
+    ours = LatentDirichlet.from_fitted(theirs)
+    ours.set_params(total_samples=600, mean_change_tol=1e-6, max_doc_update_iter=1000)
+    for some in (X[:40], X[40:]):
+        np.testing.assert_allclose(ours.perplexity(some), theirs.perplexity(some), rtol=2e-3)
+        np.testing.assert_allclose(ours.perplexity(some, True), theirs.perplexity(some, sub_sampling=True), rtol=2e-3)
+    fitted = LatentDirichlet(4, solver="vb", mean_change_tol=1e-8, max_doc_update_iter=2000, random_state=0).fit(X)
+    np.testing.assert_allclose(fitted.perplexity(X), fitted.bound_, rtol=1e-3)
+    with pytest.raises(BagwiseError, match="The documents have no tokens"):
+        fitted.perplexity(np.zeros((2, 30)))
+
+
+def test_names_of_scikit_learn_are_mapped():
+    X, _ = topic_counts(np.random.default_rng(22), 60, 30, n_topics=4)
+    options = {"n_components": 4, "max_iter": 30, "random_state": 0}
+    for theirs, ours in (("batch", "vb"), ("online", "online")):
+        one, other = (
+            LatentDirichlet(**how, **options).fit(X) for how in ({"learning_method": theirs}, {"solver": ours})
+        )
+        np.testing.assert_array_equal(one.components_, other.components_)
+        assert one.solver_ == ours
+    plain = LatentDirichlet(learning_method="batch", **options).fit(X)
+    assert LatentDirichlet(learning_method="batch", evaluate_every=-1, **options).fit(X).n_iter_ == 30 > plain.n_iter_
+    assert LatentDirichlet(learning_method="batch", perp_tol=1e9, **options).fit(X).n_iter_ == 2
+    assert LatentDirichlet(learning_method="batch", perp_tol=1e9, evaluate_every=5, **options).fit(X).n_iter_ == 10
+    with pytest.raises(BagwiseError, match=r"learning_method='batch' and solver='online' name the same thing"):
+        LatentDirichlet(solver="online", learning_method="batch").fit(X)

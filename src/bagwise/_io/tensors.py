@@ -252,17 +252,6 @@ def _check_forms(specs: Mapping[str, TensorSpec], header: Mapping[str, Any], for
                 raise BagwiseError(f"its {name} has shape {shape}; expected {' x '.join(map(str, spec.shape))}{why}.")
 
 
-# Until indexes are described by a `FileKind`.
-def write_tensors(path, kind, schema, header, tensors, *, private=False):
-    """Write a file."""
-    return FileKind(kind, None, None).save(path, header, tensors, private=private)
-
-
-def read_tensors(path, kind, tables, *, mmap=False, verify=False):
-    """Read a file."""
-    return FileKind(kind, None, tables[SCHEMA]).load(path, lambda *parts: parts, mmap=mmap, verify=verify)
-
-
 class TensorWriter:
     """Writes tensors to a file in pieces, one after the other, and last what comes before them.
 

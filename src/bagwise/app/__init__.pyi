@@ -2,15 +2,13 @@ from . import explorer as explorer
 from . import model as model
 from . import report as report
 from .index.atlas import write_atlas as write_atlas
+from .index.building import build_index as build_index
 from .index.cluster_report import clustered_report_data as clustered_report_data
 from .index.clustering import ClusteredFit as ClusteredFit
 from .index.clustering import cluster_source as cluster_source
 from .index.index_changes import change_index as change_index
 from .index.item_clusters import ItemClusters as ItemClusters
 from .index.item_index import ItemIndex as ItemIndex
-from .index.shards import ShardedIndex as ShardedIndex
-from .index.shards import build_shards as build_shards
-from .index.shards import shards_of_fit as shards_of_fit
 from .options import FitOptions as FitOptions
 from .options import read_config as read_config
 from .training.evaluate import ComparedCriterion as ComparedCriterion

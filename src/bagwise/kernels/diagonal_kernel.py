@@ -336,6 +336,13 @@ class DiagonalKernelLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
         else:
             self.gradient_ = self._gradient(X, similarity)
             weights, self.n_iter_ = self._closed_form(X, similarity, random), 1
+            if not weights.any():
+                warnings.warn(
+                    f"All weights are 0, and so is the kernel: a step of {self._step():g} leaves no feature that "
+                    "agrees with the labels. Take a smaller step, another objective, or check the labels.",
+                    UserWarning,
+                    stacklevel=2,
+                )
         if not np.isfinite(weights).all():
             raise BagwiseError(
                 "The weights are not finite: products of values of X overflow. Scale X, for example with "

@@ -191,7 +191,7 @@ class FisherScore(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
         Parameters
         ----------
-        X : Bags, or array-like of shape (n_samples, n_features)
+        X : Bags, list of matrices, or array-like of shape (n_samples, n_features)
             Bags of vectors, or single vectors.
         y : ignored
 
@@ -243,7 +243,7 @@ class FisherScore(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
         Parameters
         ----------
-        X : Bags, or array-like of shape (n_samples, n_features)
+        X : Bags, list of matrices, or array-like of shape (n_samples, n_features)
 
         Returns
         -------
@@ -259,6 +259,8 @@ class FisherScore(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
     def _as_bags(self, X: Any, reset: bool) -> Bags:
         """Convert single vectors to bags of one; set or check the number of features."""
+        if isinstance(X, (list, tuple)) and any(np.ndim(one) == 2 for one in X):
+            X = Bags.from_list(X, dtype=None)
         if not isinstance(X, Bags):
             X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2 if reset else 1, reset=reset)
             return Bags(X, np.arange(len(X) + 1), dtype=None)

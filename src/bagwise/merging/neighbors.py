@@ -209,8 +209,8 @@ class ApproximateNeighbors:
             _check_for_intersection(self._X)
         self._metric, self._n_threads = INDEXED[metric], n_threads
         self._candidates = Candidates(self._metric, "ivf", 0)
-        self._store = Store(self._metric, X.shape[1])
-        self._store.add((self._prepared(samples) for samples in self._chunks(np.arange(self.n_samples))), n_threads)
+        rows = [self._prepared(samples) for samples in self._chunks(np.arange(self.n_samples))]
+        self._store = Store(self._metric, X.shape[1]).changed(rows, n_threads=n_threads)
 
     def _prepared(self, samples: NDArray[np.intp]) -> Any:
         from bagwise.retrieval.histograms import prepare

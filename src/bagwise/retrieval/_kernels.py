@@ -4,7 +4,7 @@ A *key* orders items, smaller is nearer: the distance, or the negative similarit
 the words that query and item have in common, taken in float64 and in the order of the words. Inverted lists, dense rows
 and single pairs add in that same order, so they give the same key to the last bit.
 
-``queries`` are (starts, words, values, totals): rows in CSR form without zeros, words rising, and `row_totals`.
+``queries`` are (starts, words, values, totals): rows in CSR form without zeros, words rising, and their totals.
 ``lists`` are inverted lists (starts, items, values, totals): the same by word, items in rising order, totals of items.
 """
 
@@ -41,41 +41,6 @@ def _key(kind, shared, query_total, total):
     if kind == CHI2:
         return max(query_total + total - 4.0 * shared, 0.0)
     return -shared
-
-
-@njit(cache=True, nogil=True)
-def row_totals(starts, values, power, out):
-    """``out[i] = Σ |values[starts[i]:starts[i + 1]]| ** power``, power 1 or 2, one after the other in float64."""
-    for i in range(out.shape[0]):
-        total = 0.0
-        for p in range(starts[i], starts[i + 1]):
-            value = np.float64(values[p])
-            total += value * value if power == 2 else abs(value)
-        out[i] = total
-
-
-@njit(cache=True, nogil=True)
-def count_words(words, starts):
-    """``starts[1:] = np.cumsum(np.bincount(words))``; `starts` begins as zeros."""
-    for p in range(words.shape[0]):
-        starts[words[p] + 1] += 1
-    for w in range(starts.shape[0] - 1):
-        starts[w + 1] += starts[w]
-
-
-@njit(cache=True, nogil=True)
-def transpose(starts, words, values, word_starts, items, item_values):
-    """Write the entries of rows (CSR) into the lists of their words (CSC), items in rising order; or the other way.
-
-    `word_starts` are where the lists begin, from `count_words`. O(words + non-zeros).
-    """
-    places = word_starts[:-1].copy()
-    for i in range(starts.shape[0] - 1):
-        for p in range(starts[i], starts[i + 1]):
-            place = places[words[p]]
-            items[place] = i
-            item_values[place] = values[p]
-            places[words[p]] = place + 1
 
 
 @njit(cache=True, nogil=True)
@@ -126,11 +91,11 @@ def _accumulate(kind, x, items, values, sums):
 
 
 @njit(cache=True, nogil=True)
-def search_lists(kind, queries, lists, first, out_keys, out_items, removed):
+def search_lists(kind, queries, lists, first, out_keys, out_items):
     """Find the nearest items of a block for the queries ``first, first + 1, …``, as many as `out_keys` has rows.
 
     Equivalent to computing all keys and taking the first columns of a stable argsort. Costs one step for each entry in
-    the lists of a query's words, and one for each item. Items that were `removed`, rising numbers, are infinitely far.
+    the lists of a query's words, and one for each item.
     """
     query_starts, query_words, query_values, query_totals = queries
     starts, items, values, totals = lists
@@ -142,8 +107,6 @@ def search_lists(kind, queries, lists, first, out_keys, out_items, removed):
         for p in range(query_starts[query], query_starts[query + 1]):
             begin, end = starts[query_words[p]], starts[query_words[p] + 1]
             _accumulate(kind, np.float64(query_values[p]), items[begin:end], values[begin:end], sums)
-        for p in range(removed.shape[0]):
-            sums[removed[p]] = -np.inf
         keys, nearest = out_keys[i], out_items[i]
         for item in range(k):
             keys[item] = _key(kind, sums[item], query_totals[query], totals[item])
@@ -211,113 +174,6 @@ def screen_rows(kind, queries, rows, out):
 
 
 @njit(cache=True, nogil=True)
-def _error(kind, about, relative, query_total, total, n_words):
-    """How far a key that was computed from `about`, in float32, may be from the true one."""
-    if kind in (CHI2, INTERSECTION):
-        error = relative * abs(about) + (n_words + query_total + total) * 2.0**-120
-    else:  # totals are squared norms
-        error = relative * np.sqrt(query_total * total) + n_words * 2.0**-120
-    factor = 4.0 if kind == CHI2 else 2.0
-    return factor * error + (query_total + total) * (n_words + 8) * 2.0**-51
-
-
-@njit(cache=True, nogil=True)
-def screen_chi2(relative, queries, query_totals, rows, totals, k, removed, about):
-    """Replace products of square roots by about `shared` for chi²; by -1 where an item is not among the k nearest.
-
-    ``about[i, j]`` comes as about ``Σ √(q x)`` of two dense rows. Because ``(q - x)² / (q + x)`` is from one to two
-    times ``(√q - √x)²``, this bounds chi² from below. The k items with the least bounds have keys, the largest of which
-    no key of the k nearest exceeds; `screen_rows` does the rest for items whose bounds do not exceed it either. Cost
-    O(1) a pair, O(d) for those.
-    """
-    n_words = rows.shape[1]
-    sums = np.empty(_WIDTH, dtype=np.float32)
-    lower = np.empty(totals.shape[0])
-    bounds, nearest = np.empty(k), np.empty(k, dtype=np.int64)
-    for i in range(about.shape[0]):
-        total, size, gone = query_totals[i], 0, 0
-        for item in range(totals.shape[0]):
-            shared = np.float64(about[i, item])
-            bound = _key(EUCLIDEAN, shared, total, totals[item])
-            bound -= _error(EUCLIDEAN, shared, relative, total, totals[item], n_words)
-            lower[item] = bound if np.isfinite(bound) else -np.inf
-            if gone < removed.shape[0] and removed[gone] == item:
-                gone += 1
-                lower[item] = np.inf
-            elif size < k:
-                bounds[size], nearest[size] = lower[item], item
-                size += 1
-                if size == k:
-                    _heapify(bounds, nearest, k)
-            elif lower[item] < bounds[0]:
-                bounds[0], nearest[0] = lower[item], item
-                _sift_down(bounds, nearest, k, 0)
-        most = -np.inf
-        for place in range(k):
-            item = nearest[place]
-            shared = np.float64(_about_shared(CHI2, queries[i], rows[item], sums))
-            key = _key(CHI2, shared, total, totals[item])
-            key += _error(CHI2, shared, relative, total, totals[item], n_words)
-            most = max(most, key if np.isfinite(key) else np.inf)
-        for item in range(totals.shape[0]):
-            possible = lower[item] <= most
-            about[i, item] = _about_shared(CHI2, queries[i], rows[item], sums) if possible else -_ONE
-
-
-@njit(cache=True, nogil=True)
-def search_screened(kind, about, relative, queries, rows, totals, first, out_keys, out_items, removed):
-    """`search_lists` for dense rows, from approximations ``about[i, j]`` of `shared` with a known error.
-
-    The k-th smallest of the upper bounds of keys is an upper bound of the k-th key; every item whose lower bound is
-    not above it is compared exactly.
-    """
-    query_starts, query_words, query_values, query_totals = queries
-    n_items, k = totals.shape[0], out_keys.shape[1]
-    n_words = rows.shape[1]
-    upper = np.empty(k)
-    no_items = np.zeros(k, dtype=np.int64)
-    lower = np.empty(n_items)
-    for i in range(out_keys.shape[0]):
-        query = first + i
-        query_total = query_totals[query]
-        words = query_words[query_starts[query] : query_starts[query + 1]]
-        values = query_values[query_starts[query] : query_starts[query + 1]]
-        gone = 0
-        for item in range(n_items):
-            shared = np.float64(about[i, item])
-            error = _error(kind, shared, relative, query_total, totals[item], n_words)
-            if np.isfinite(shared) and np.isfinite(error):
-                key = _key(kind, shared, query_total, totals[item])
-                lower[item], high = key - error, key + error
-            else:
-                lower[item], high = -np.inf, np.inf
-            if gone < removed.shape[0] and removed[gone] == item:
-                gone += 1
-                lower[item], high = np.nan, np.inf  # not a number is not below any bound
-            if item < k:
-                upper[item] = high
-                if item == k - 1:
-                    _heapify(upper, no_items, k)
-            elif high < upper[0]:
-                upper[0] = high
-                _sift_down(upper, no_items, k, 0)
-        keys, nearest = out_keys[i], out_items[i]
-        size = 0
-        for item in range(n_items):
-            if lower[item] <= upper[0]:
-                key = _key(kind, _dense_shared(kind, words, values, rows[item]), query_total, totals[item])
-                if size < k:
-                    keys[size], nearest[size] = key, item
-                    size += 1
-                    if size == k:
-                        _heapify(keys, nearest, k)
-                elif key < keys[0]:
-                    keys[0], nearest[0] = key, item
-                    _sift_down(keys, nearest, k, 0)
-        _sort_heap(keys, nearest)
-
-
-@njit(cache=True, nogil=True)
 def _find(items, begin, end, item):
     """The place of an item in a rising list, or where it would be."""
     while begin < end:
@@ -367,16 +223,8 @@ def keys_from_rows(kind, queries, rows, totals, first, bounds, chosen, out):
             out[c] = _key(kind, shared, query_totals[query], totals[chosen[c]])
 
 
-@njit(cache=True, nogil=True)
-def mark_items(starts, items, words, found):
-    """Mark the items in the lists of words; `found` has `BLOCK_ITEMS` entries. One step per entry."""
-    for k in range(words.shape[0]):
-        for p in range(starts[words[k]], starts[words[k] + 1]):
-            found[items[p]] = True
-
-
 @njit(cache=True, nogil=True, fastmath={"reassoc"})
-def group_moments_from_lists(lists, members, ends, squared, scale, rooted, sums, squares):
+def group_moments(lists, members, ends, squared, scale, rooted, sums, squares):
     """Sum the words of each group in every item, and add up these features and their squares.
 
     With dense rows X, squared if they hold square roots: ``F = scale[:, None] * (X @ membership)``, of which square
@@ -414,50 +262,3 @@ def group_moments_from_lists(lists, members, ends, squared, scale, rooted, sums,
         sums[g] += total
         squares[g] += square
         first = ends[g]
-
-
-@njit(cache=True, nogil=True)
-def group_sums_from_lists(lists, members, ends, squared, out_items, out_values, out_ends):
-    """Sum the words of each group in every item that has one of them.
-
-    With dense rows X, squared if they hold square roots: ``F = X @ membership``, of which `out_items` and `out_values`
-    hold the entries of one group after the other; those of group g end at ``out_ends[g]``. They have room for all
-    entries of the lists. Two steps per entry of a list.
-    """
-    starts, items, values = lists
-    buffer, held = np.zeros(BLOCK_ITEMS), np.zeros(BLOCK_ITEMS, np.bool_)
-    first, begin, end = 0, 0, 0
-    for g in range(ends.shape[0]):
-        for m in range(first, ends[g]):
-            for p in range(starts[members[m]], starts[members[m] + 1]):
-                i, value = items[p], np.float64(values[p])
-                if not held[i]:
-                    held[i] = True
-                    out_items[end] = i
-                    end += 1
-                buffer[i] += value * value if squared else value
-        for k in range(begin, end):
-            i = out_items[k]
-            out_values[k] = buffer[i]
-            buffer[i] = 0.0
-            held[i] = False
-        out_ends[g] = end
-        first, begin = ends[g], end
-
-
-@njit(cache=True, nogil=True)
-def group_moments_from_rows(rows, members, ends, squared, scale, rooted, sums, squares):
-    """Do what `group_moments_from_lists` does, for dense rows. One step per number."""
-    for i in range(rows.shape[0]):
-        first = 0
-        for g in range(ends.shape[0]):
-            value = 0.0
-            for m in range(first, ends[g]):
-                x = np.float64(rows[i, members[m]])
-                value += x * x if squared else x
-            first = ends[g]
-            value *= scale[i]
-            if rooted:
-                value = np.sqrt(value)
-            sums[g] += value
-            squares[g] += value * value

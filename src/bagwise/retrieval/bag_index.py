@@ -5,14 +5,14 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bagwise._io.tensors import read_tensors, write_tensors
 from bagwise._utils.checks import check_integer
 from bagwise._utils.devices import device_module
 from bagwise._utils.threads import number_of_threads
@@ -20,7 +20,16 @@ from bagwise.errors import BagwiseError, unknown_name
 from bagwise.retrieval._plain import BLOCK_ITEMS, CHI2, INTERSECTION
 from bagwise.retrieval.blocks import Block
 from bagwise.retrieval.candidates import STRUCTURES, Candidates, Cells
-from bagwise.retrieval.files import KIND, SCHEMA, TENSORS, SavedIndex, index_from_tensors, index_to_tensors
+from bagwise.retrieval.files import (
+    FILE,
+    blocks_from_tensors,
+    blocks_to_tensors,
+    cells_from_tensors,
+    cells_to_tensors,
+    ids_from_tensors,
+    ids_to_tensors,
+    plain_metadata,
+)
 from bagwise.retrieval.histograms import METRICS, NORMS, Queries, check_histograms, prepare
 from bagwise.retrieval.identifiers import Identifiers
 from bagwise.retrieval.store import Store
@@ -30,6 +39,14 @@ __all__ = ["BagIndex"]
 METHODS = ("exact", "approximate")
 # Queries that are prepared at a time.
 _QUERIES = 4096
+
+
+class _State(NamedTuple):
+    """Items of an index, and what has changed since they were put into blocks; replaced as a whole by a search."""
+
+    store: Store
+    new: list[Any]  # rows that no block has yet
+    removed: list[int]  # numbers of items: those of the store, then the new ones
 
 
 class BagIndex:
@@ -75,8 +92,8 @@ class BagIndex:
         Number of threads. Results of exact search do not depend on it.
     device : {"cpu", "cuda"}, default=None
         Where exact search compares dense histograms (``pip install "bagwise[gpu]"``); None is "cpu". They are copied to
-        the device at the first search. Inverted lists are searched on the CPU. Results do not depend on it, to the last
-        bit: candidates come from the device, as bounds on rounding errors allow, and are compared on the CPU.
+        the device at the first search. Inverted lists are searched on the CPU, where items that can be among the
+        nearest are compared in float64, too.
     metadata : dict, default=None
         Data to keep in the file, at most 64 kB of JSON, such as the name of the model that made the histograms.
 
@@ -93,10 +110,9 @@ class BagIndex:
     Notes
     -----
     Values are held as float32: an inverted index takes 6 bytes per non-zero and 8 per item; blocks of items with more
-    than 40 % non-zeros are dense. Scores are computed in float64 in the order of the words, wherever items are held. So
-    results do not depend on whether histograms are dense or sparse, on the calls that added or removed items, on
-    `n_jobs`, or on saving and loading. Dense rows are first compared in float32; those that can be among the nearest,
-    by a bound on rounding errors, then in float64.
+    than 40 % non-zeros are dense. Scores are computed in float64 in the order of the words, wherever items are held.
+    Dense rows are first compared in float32; those that can be among the nearest, by a bound on rounding errors, then
+    in float64. Results do not depend on `n_jobs`.
 
     Exact search takes one step per entry in the inverted lists of a query's words. On sparse histograms that is often
     faster than approximate search, whose vectors are dense and take 4 bytes per word and item in addition. Approximate
@@ -105,9 +121,10 @@ class BagIndex:
     at the next search when there are four times the items, or a quarter was removed. The graph of "hnsw" is not saved,
     but built again after loading.
 
-    `add` and `remove` are cheap, also of one item at a time: removed items are only marked at first, and blocks are
-    joined and written anew as they change, O(log n) times for each item. Several threads may search at the same time,
-    but not while items are added or removed.
+    Items are in blocks of up to 65,536, which never change. `add` and `remove` are cheap, also of one item at a time:
+    the first search after them puts new items into blocks, and writes those anew that have lost some, which takes a few
+    hundredths of a second for each. Several threads may search at the same time, but not while items are added or
+    removed.
 
     Examples
     --------
@@ -162,7 +179,7 @@ class BagIndex:
         self.metadata: dict[str, Any] = dict(metadata or {})
         self._metric = METRICS[metric]
         self._ids = Identifiers()
-        self._store: Store | None = None
+        self._state: _State | None = None
         self._candidates = self._new_candidates()
 
     def _new_candidates(self, cells: Cells | None = None) -> Candidates | None:
@@ -193,7 +210,7 @@ class BagIndex:
     @property
     def n_words(self) -> int | None:
         """Number of words of the histograms; None until some are added."""
-        return None if self._store is None else self._store.n_words
+        return None if self._state is None else self._state.store.n_words
 
     @property
     def ids(self) -> NDArray[Any]:
@@ -203,14 +220,8 @@ class BagIndex:
     @property
     def nbytes(self) -> int:
         """Bytes of the blocks and of the vectors of faiss, without identifiers."""
-        return sum(block.n_bytes for block in self.blocks()) + (
-            0 if self._candidates is None else self._candidates.n_bytes
-        )
-
-    @property
-    def n_pieces(self) -> int:
-        """Number of blocks, and of additions that are in no block yet."""
-        return 0 if self._store is None else self._store.n_pieces
+        vectors = 0 if self._candidates is None else self._candidates.n_bytes
+        return sum(block.n_bytes for block in self.blocks()) + vectors
 
     @property
     def _n_threads(self) -> int:
@@ -237,12 +248,46 @@ class BagIndex:
         """
         rows = check_histograms(X, self._metric, self.n_words, "Histograms")
         new = self._ids.new(ids, rows.shape[0])
-        store = Store(self._metric, rows.shape[1]) if self._store is None else self._store
-        # as many rows as blocks can be made of at a time
-        store.add((prepared for prepared, _ in self._prepared(rows, BLOCK_ITEMS * self._n_threads)), self._n_threads)
-        self._ids.add(new, store.next_serial - rows.shape[0])
-        self._store = store
+        prepared = [some for some, _ in self._prepared(rows, BLOCK_ITEMS) if some.shape[0]]
+        self._extend(prepared, new, rows.shape[1])
         return self
+
+    def _extend(self, prepared: list[Any], ids: NDArray[Any], n_words: int) -> None:
+        """Add rows in the form that the index holds; there are blocks of them as soon as they fill one."""
+        state = self._state or _State(Store(self._metric, n_words), [], [])
+        first = len(self) + len(state.removed)
+        if first + len(ids) - len(state.store) < BLOCK_ITEMS:
+            state.new.extend(prepared)
+            self._state = state
+        else:
+            first = len(self._write(state._replace(new=state.new + prepared), first + len(ids))) - len(ids)
+        self._ids.add(ids, first)
+
+    def append(self, other: BagIndex) -> BagIndex:
+        """Add the items of an index of the same metric and normalisation, numbered on. Returns the index itself."""
+        if (self.metric, self.normalize) != (other.metric, other.normalize):
+            theirs = f"{other.metric!r} and {other.normalize!r}"
+            raise BagwiseError(f"Both indexes must have the same metric and normalize, not {self!r} and {theirs}.")
+        for block in other.blocks():
+            n_words = other.n_words or 0
+            if self.n_words not in (None, n_words):
+                raise BagwiseError(f"Both indexes must have the same words; one has {self.n_words}, one {n_words}.")
+            self._extend([block.rows()], self._ids.new(None, len(block)), n_words)
+        return self
+
+    def spill(self, folder: str | os.PathLike[str]) -> None:
+        """Move the blocks that are full to files of a folder, and map them: for indexes larger than memory."""
+        if self._state is not None:
+            self._state = self._state._replace(store=self._state.store.spilled(Path(folder)))
+
+    def part(self, first: int, last: int) -> BagIndex:
+        """Return an index of the blocks from `first` up to `last`, whose items are numbered as they are in this one."""
+        other, store = self.copy(), self._written()
+        assert store is not None
+        start, part = sum(map(len, store.blocks[:first])), replace(store, blocks=store.blocks[first:last])
+        other._state = _State(part, [], [])
+        other._ids = Identifiers(np.arange(start, start + len(part)), start + len(part))
+        return other
 
     def remove(self, ids: Any) -> BagIndex:
         """Remove items.
@@ -257,29 +302,45 @@ class BagIndex:
         index : BagIndex
             The index itself. If an error is raised, nothing was removed.
         """
-        items = self._ids.find(ids)
-        if self._store is not None and len(items):
-            self._store.remove(items)
-            self._ids.remove(items)
-            if self._candidates is not None:
-                self._candidates.remove(items)
+        numbers = self._ids.remove(ids)
+        if self._state is not None:
+            self._state.removed.extend(numbers)
         return self
+
+    def _write(self, state: _State, n_items: int) -> Store:
+        """Put the rows that came into blocks, and leave out those of all `n_items` items that were removed."""
+        kept = None
+        if state.removed:
+            kept = np.ones(n_items, dtype=bool)
+            kept[state.removed] = False
+        store = state.store.changed(state.new, kept, self._n_threads)
+        self._state = _State(store, [], [])
+        if kept is not None:
+            self._ids.renumber()
+            if self._candidates is not None:
+                self._candidates.renumber(kept)
+        return store
+
+    def _written(self) -> Store | None:
+        """Return the items in blocks, after all changes; None until some were added."""
+        state = self._state
+        if state is not None and (state.new or state.removed):
+            return self._write(state, len(self) + len(state.removed))
+        return state and state.store
 
     def copy(self) -> BagIndex:
         """Return an index of the same items that changes on its own. Both share the memory of the items."""
         other = copy.copy(self)
-        other._fixed, other.metadata = dict(self._fixed), dict(self.metadata)
-        other._ids, other._store = self._ids.copy(), None if self._store is None else self._store.copy()
+        other._fixed, other.metadata, other._ids = dict(self._fixed), dict(self.metadata), self._ids.copy()
+        if self._state is not None:
+            other._state = _State(self._state.store, self._state.new.copy(), self._state.removed.copy())
         other._candidates = other._new_candidates()
         return other
 
     def renumber(self) -> BagIndex:
         """Give the items the numbers 0, 1, … in the order of adding for identifiers. Returns the index itself."""
-        blocks = self.blocks()
-        if self._store is not None:
-            self._store = Store(self._metric, self._store.n_words, blocks)
+        self._written()
         self._ids = Identifiers(np.arange(len(self)), len(self))
-        self._candidates = self._new_candidates()
         return self
 
     def search(self, Q: Any, k: int = 10) -> tuple[NDArray[np.float64], NDArray[Any]]:
@@ -300,7 +361,8 @@ class BagIndex:
         """
         k = check_integer(k, "k", 1)
         rows = check_histograms(Q, self._metric, self.n_words, "Queries")
-        if self._store is None or len(self) == 0:
+        store = self._written()
+        if store is None or len(self) == 0:
             raise BagwiseError("The index is empty; add histograms before searching.")
         k = min(k, len(self))
         ids = np.empty((rows.shape[0], k), dtype=object if self._ids.kind == "str" else np.int64)
@@ -308,30 +370,31 @@ class BagIndex:
         for prepared, part in self._prepared(rows, _QUERIES):
             queries = Queries.of(prepared, self._metric)
             if self._candidates is None:
-                keys, items = self._store.search(queries, k, self._n_threads, device_module(self.device))
+                keys, items = store.search(queries, k, self._n_threads, device_module(self.device))
             else:
-                keys, items = self._search_candidates(prepared, queries, k)
+                keys, items = self._search_candidates(self._candidates, store, prepared, queries, k)
             ids[part], scores[part] = self._ids.take(items), self._metric.scores(keys)
         return scores, ids
 
-    def _search_candidates(self, rows: Any, queries: Queries, k: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        assert self._store is not None
-        assert self._candidates is not None
+    def _search_candidates(
+        self, candidates: Candidates, store: Store, rows: Any, queries: Queries, k: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         n_candidates = max(check_integer(self.n_candidates, "n_candidates", 1), k)
         n_probe = check_integer(self.n_probe, "n_probe", 1)
-        items = self._candidates.search(self._store, rows, n_candidates, n_probe, self._n_threads)
-        keys = self._store.keys(queries, items, self._n_threads)
+        items = candidates.search(store, rows, n_candidates, n_probe, self._n_threads)
+        keys = store.keys(queries, items, self._n_threads)
         order = np.argsort(keys, axis=1, kind="stable")[:, :k]
         keys, items = np.take_along_axis(keys, order, axis=1), np.take_along_axis(items, order, axis=1)
         few = np.flatnonzero((items < 0).any(axis=1))
         if len(few):
             queries = Queries.of(rows[few], self._metric)
-            keys[few], items[few] = self._store.search(queries, k, self._n_threads, device_module(self.device))
+            keys[few], items[few] = store.search(queries, k, self._n_threads, device_module(self.device))
         return keys, items
 
     def blocks(self) -> list[Block]:
         """Return the items in the form that they are held in, in their order."""
-        return [] if self._store is None else self._store.blocks(self._n_threads)
+        store = self._written()
+        return [] if store is None else list(store.blocks)
 
     def row(self, number: int) -> sp.csr_array:
         """Return the item with this number, in the order of adding, as a CSR row of what is held.
@@ -407,7 +470,7 @@ class BagIndex:
         What is in a file already is copied in pieces, so a mapped index larger than memory can be saved. It may replace
         the file that it was loaded from.
         """
-        return write_tensors(path, KIND, SCHEMA, *self.to_tensors(), private=True)
+        return FILE.save(path, *self.to_parts(), private=True)
 
     @classmethod
     def load(
@@ -430,37 +493,43 @@ class BagIndex:
         -------
         index : BagIndex
         """
-        header, tensors = read_tensors(path, KIND, {SCHEMA: TENSORS}, mmap=mmap, verify=verify)
-        try:
-            return cls.from_tensors(header, tensors, verify=verify or not mmap, n_jobs=n_jobs)
-        except BagwiseError as error:
-            raise BagwiseError(f"{os.fspath(path)} {error}") from error
+        checked = verify or not mmap
 
-    def to_tensors(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Give header and tensors of the file, for other files that hold an index."""
-        blocks, cells = [], None
-        if self._store is not None:
-            blocks = self._store.blocks(self._n_threads)
-            if self._candidates is not None and blocks:
-                self._candidates.update(self._store, self._n_threads)
-                cells = self._candidates.cells()
-        parameters = self._fixed | {"n_candidates": self.n_candidates, "n_probe": self.n_probe}
-        return index_to_tensors(SavedIndex(parameters, self.metadata, self.n_words, blocks, self._ids, cells))
+        def make(header: dict[str, Any], tensors: dict[str, Any]) -> BagIndex:
+            return cls.from_parts(header, tensors, verify=checked, n_jobs=n_jobs)
+
+        return FILE.load(path, make, mmap=mmap, verify=verify)
+
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return header and tensors of the file, for other files that hold an index."""
+        store, cells = self._written(), None
+        if store is not None and self._candidates is not None and len(store):
+            self._candidates.update(store, self._n_threads)
+            cells = self._candidates.cells()
+        header = {
+            "parameters": self._fixed | {"n_candidates": self.n_candidates, "n_probe": self.n_probe},
+            "metadata": plain_metadata(self.metadata),
+            "n_words": self.n_words,
+            "ids": self._ids.kind,
+            "next_number": self._ids.next_number,
+        }
+        tensors = blocks_to_tensors(self.blocks(), self.n_words or 0)
+        return header, tensors | ids_to_tensors(self._ids) | cells_to_tensors(cells)
 
     @classmethod
-    def from_tensors(
-        cls, header: Mapping[str, Any], tensors: dict[str, NDArray[Any]], *, verify: bool, n_jobs: int | None = None
+    def from_parts(
+        cls, header: Mapping[str, Any], tensors: Mapping[str, Any], *, verify: bool, n_jobs: int | None = None
     ) -> BagIndex:
-        """Undo `to_tensors`, `verify` looks at all values. Errors begin with a verb: the caller names the file."""
-        saved = index_from_tensors(header, tensors, verify)
-        try:
-            index = cls(**saved.parameters, n_jobs=n_jobs, metadata=saved.metadata)
-        except (BagwiseError, TypeError) as error:
-            raise BagwiseError(f"cannot be opened: {error}") from error
-        if saved.n_words is not None:
-            index._store = Store(index._metric, saved.n_words, saved.blocks)
-        index._ids = saved.identifiers
-        index._candidates = index._new_candidates(saved.cells)
+        """Undo `to_parts`, for a header and tensors that `FILE` accepts; `verify` looks at all values."""
+        for name, value in header["parameters"].items():
+            if type(value) is int and abs(value) >= 2**63:
+                raise BagwiseError(f"its {name!s:.40} is {value!r:.40}; expected an integer of 64 bits")
+        index, n_words = cls(**header["parameters"], n_jobs=n_jobs, metadata=header["metadata"]), header["n_words"]
+        blocks = blocks_from_tensors(tensors, n_words or 0, verify)
+        if n_words is not None:
+            index._state = _State(Store(index._metric, n_words, tuple(blocks)), [], [])
+        index._ids = ids_from_tensors(header, tensors, verify)
+        index._candidates = index._new_candidates(cells_from_tensors(tensors))
         return index
 
     def __repr__(self) -> str:

@@ -66,12 +66,10 @@ class Candidates:
         self._random_state = random_state
         self._restored = cells
         self._index: Any = None
-        # the serial of the item of each vector, rising; vectors of removed items; cells; items when cells were learned
-        self._items = np.empty(0, dtype=np.int64)
-        self._removed = np.empty(0, dtype=bool)
-        self._n_removed = 0
-        self._cell_of = np.empty(0, dtype=np.int32)
-        self._built_for = 0
+        self._items = np.empty(0, dtype=np.int64)  # the number of the item of each vector, rising; -1 for removed ones
+        self._cell_of = np.empty(0, dtype=np.int32)  # of each vector
+        self._n_known = 0  # items that have a vector: the first ones
+        self._built_for = 0  # items when cells were learned
         self._largest_total = 0.0
 
     @property
@@ -79,16 +77,14 @@ class Candidates:
         """Bytes of the vectors."""
         return 0 if self._index is None else 4 * self._index.d * self._index.ntotal
 
-    def remove(self, items: NDArray[np.int64]) -> None:
-        """Remove items, given by serials in rising order; not all of them need to have a vector."""
-        known = items[: np.searchsorted(items, self._last, side="right")]
-        self._removed[np.searchsorted(self._items, known)] = True
-        self._n_removed += len(known)
-
-    @property
-    def _last(self) -> int:
-        """The serial of the last item that has a vector."""
-        return int(self._items[-1]) if len(self._items) else -1
+    def renumber(self, kept: NDArray[np.bool_]) -> None:
+        """Follow a store that has lost the items that are not `kept`."""
+        numbers = np.where(kept, np.cumsum(kept) - 1, -1)
+        self._items = np.where(self._items < 0, -1, numbers[self._items])
+        self._n_known = int(kept[: self._n_known].sum())
+        if self._restored is not None:
+            centres, cell_of = self._restored.centres, self._restored.cell_of
+            self._restored = Cells(centres, cell_of[kept[: len(cell_of)]])
 
     def search(
         self,
@@ -99,20 +95,21 @@ class Candidates:
         n_threads: int,
         allowed: NDArray[np.bool_] | None = None,
     ) -> NDArray[np.int64]:
-        """Find up to n items for each prepared query, serials in rising order; -1 comes first where there are fewer.
+        """Find up to n items for each prepared query, in rising order; -1 comes first where there are fewer.
 
-        `allowed` restricts them to some of the items, by their serials.
+        `allowed` restricts them to some of the items.
         """
         self.update(store, n_threads)
-        n_asked = min(n + min(self._n_removed, n), len(self._items))
+        n_removed = len(self._items) - self._n_known
+        n_asked = min(n + min(n_removed, n), len(self._items))
         found = np.empty((rows.shape[0], n_asked), dtype=np.int64)
         selector = self._select(allowed)
         with self._threads(n_threads):
             for first in range(0, rows.shape[0], _ROWS):
                 part = slice(first, first + _ROWS)
                 found[part] = self._search_vectors(rows[part], n_asked, n_probe, selector)
-        items = np.where((found < 0) | self._removed[found], -1, self._items[found])
-        if self._n_removed:
+        items = np.where(found < 0, -1, self._items[found])
+        if n_removed:
             # the nearest n that were not removed, in the order of faiss
             order = np.argsort(items < 0, axis=1, kind="stable")
             items = np.take_along_axis(items, order, axis=1)[:, :n]
@@ -122,7 +119,7 @@ class Candidates:
         """Give faiss the vectors of allowed items."""
         if allowed is None:
             return {}
-        known = allowed[self._items] & ~self._removed
+        known = allowed[self._items] & (self._items >= 0)
         return {"sel": self._faiss.IDSelectorBitmap(np.packbits(known, bitorder="little"))}
 
     def _search_vectors(self, rows: Any, n: int, n_probe: int, selector: dict[str, Any]) -> NDArray[np.int64]:
@@ -153,32 +150,28 @@ class Candidates:
 
     def update(self, store: Store, n_threads: int) -> None:
         """Add new items, or build the faiss index again if much has changed."""
-        n_items, n_known = len(store), len(self._items) - self._n_removed
+        n_items = len(store)
         with self._threads(n_threads):
             if (
                 self._index is None
                 or n_items > _GROWTH * self._built_for
-                or n_known < (1 - _REMOVED) * len(self._items)
-                or self._exceeds(store)
+                or self._n_known < (1 - _REMOVED) * len(self._items)
+                or (self._pads and self._largest(store, self._n_known) > self._largest_total)
             ):
                 self._build(store)
-            elif n_items > n_known:
+            elif n_items > self._n_known:
                 self._add(store)
 
     def cells(self) -> Cells | None:
-        """Give the cells, if there are any."""
+        """Return the cells, if there are any."""
         if not isinstance(self._index, self._faiss.IndexIVFFlat):
             return None
         centres = self._index.quantizer.reconstruct_n(0, self._index.nlist)
-        return Cells(centres, self._cell_of[~self._removed])
+        return Cells(centres, self._cell_of[self._items >= 0])
 
-    def _exceeds(self, store: Store) -> bool:
-        """Whether a new item is larger than the M that items were padded to."""
-        return self._pads and self._total(store, self._last) > self._largest_total
-
-    def _total(self, store: Store, after: int) -> float:
-        """Give the largest total of the items with later serials."""
-        every = (self._metric.totals(rows).max() for rows, _ in store.chunks(after, _ROWS))
+    def _largest(self, store: Store, first: int) -> float:
+        """Return the largest total of the items from number `first` on; intersections are padded to that."""
+        every = (self._metric.totals(rows).max() for rows in store.chunks(first, _ROWS))
         return max(map(float, every), default=0.0)
 
     @property
@@ -203,8 +196,7 @@ class Candidates:
         if structure == "auto":
             structure = "flat" if n_items <= _FLAT_ITEMS else "ivf"
         self._index, self._items, self._cell_of = None, np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32)
-        self._removed, self._n_removed = np.empty(0, dtype=bool), 0
-        self._largest_total = self._total(store, -1) if self._pads else 0.0
+        self._n_known, self._largest_total = 0, self._largest(store, 0) if self._pads else 0.0
         cell_of = None
         if structure == "ivf":
             restored, self._restored = self._restored, None
@@ -234,7 +226,7 @@ class Candidates:
         chosen = np.sort(rng.choice(n_items, size=min(_TRAINING * n_cells, n_items), replace=False))
         sample = np.empty((len(chosen), n_features), dtype=np.float32)
         first = 0
-        for rows, _ in store.chunks(-1, _ROWS):
+        for rows in store.chunks(0, _ROWS):
             low, high = np.searchsorted(chosen, (first, first + rows.shape[0]))
             sample[low:high] = self._cell_vectors(self._vectors(rows[chosen[low:high] - first], None))
             first += rows.shape[0]
@@ -251,14 +243,14 @@ class Candidates:
         return learning.centroids
 
     def _add(self, store: Store, cell_of: NDArray[np.int32] | None = None) -> None:
-        """Add the items that have no vector; the cells of those with the first serials may be known."""
+        """Add the items that have no vector; the cells of the first ones may be known."""
         faiss, index = self._faiss, self._index
-        for rows, serials in store.chunks(self._last, _ROWS):
+        for rows in store.chunks(self._n_known, _ROWS):
             vectors = self._vectors(rows, self._metric.totals(rows) if self._pads else None)
             n = len(vectors)
             if isinstance(index, faiss.IndexIVFFlat):
-                known = np.empty(0) if cell_of is None else cell_of[serials[serials < len(cell_of)]]
-                cells = known.astype(np.int64)
+                known: Any = [] if cell_of is None else cell_of[self._n_known : self._n_known + n]
+                cells = np.array(known, dtype=np.int64)
                 if len(cells) < n:
                     found = index.quantizer.search(self._cell_vectors(vectors[len(cells) :]), 1)[1]
                     cells = np.concatenate([cells, found.ravel()])
@@ -267,8 +259,8 @@ class Candidates:
                 self._cell_of = np.concatenate([self._cell_of, cells.astype(np.int32)])
             else:
                 index.add(vectors)
-            self._items = np.concatenate([self._items, serials])
-            self._removed = np.concatenate([self._removed, np.zeros(n, dtype=bool)])
+            self._items = np.concatenate([self._items, np.arange(self._n_known, self._n_known + n)])
+            self._n_known += n
 
     def _vectors(self, rows: Any, totals: NDArray[np.float64] | None) -> NDArray[np.float32]:
         """Turn rows into vectors; items have totals, queries have none."""

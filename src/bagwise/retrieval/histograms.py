@@ -54,20 +54,23 @@ METRICS = {
 
 
 def row_totals(rows: Any, power: int) -> NDArray[np.float64]:
-    """Sum the absolute values (1) or squares (2) of rows; zeros add nothing, so dense and CSR give the same bits."""
-    starts = np.arange(len(rows) + 1) * rows.shape[1] if isinstance(rows, np.ndarray) else rows.indptr.astype(np.int64)
-    values = rows.ravel() if isinstance(rows, np.ndarray) else rows.data
-    if plain.are_few(rows.shape[0], len(values)):
-        return plain.row_totals(starts, values, power)
-    from bagwise.retrieval import _kernels as kernels  # deferred: compiled code takes long to load
+    """Sum the absolute values (1) or squares (2) of rows of a CSR or dense matrix, in the order of the words.
 
-    totals = np.empty(rows.shape[0])
-    kernels.row_totals(starts, values, power, totals)
+    Zeros add nothing, so that dense and CSR rows have the same totals to the last bit.
+    """
+    if sp.issparse(rows):
+        sizes = np.abs(rows.data.astype(np.float64)) ** power
+        return sp.csr_array((sizes, rows.indices, rows.indptr), shape=rows.shape) @ np.ones(rows.shape[1])
+    totals, step = np.empty(len(rows)), max(_TOTALLED // rows.shape[1], 1)
+    for first in range(0, len(rows), step):
+        part = slice(first, first + step)
+        totals[part] = np.cumsum(np.abs(rows[part].astype(np.float64)) ** power, axis=1)[:, -1]
     return totals
 
 
 NORMS = {"l1": 1, "l2": 2}
 _LARGEST = float(np.finfo(np.float32).max)
+_TOTALLED = 1 << 18  # numbers of dense rows that are added up at a time: they fit into the cache
 
 
 def check_histograms(X: Any, metric: Metric, n_words: int | None, what: str) -> Any:

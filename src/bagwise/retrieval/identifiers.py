@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections import Counter
 from typing import Any
 
@@ -15,75 +14,46 @@ from bagwise.errors import BagwiseError
 
 
 class Identifiers:
-    """Unique integers or strings, all of one kind, in the order of adding.
+    """Unique integers or strings, all of one kind, in the order of adding, each with the number of its item.
 
-    Each has the serial of its item, see `bagwise.retrieval.store.Store`. `values` are those of a file, with the serials
-    0, 1, …; None before the first is added. `next_number` is the first number that no item ever had, for items that are
-    added without an identifier.
+    `values` are those of a file, of the items 0, 1, …; None before the first is added. `next_number` is the first
+    number that no item ever had, for items that are added without an identifier.
     """
 
-    def __init__(self, values: NDArray[np.int64] | PackedStrings | None = None, next_number: int = 0) -> None:
-        self._packed = values if isinstance(values, PackedStrings) else None
-        self._kind = None if values is None else "int" if self._packed is None else "str"
+    def __init__(self, values: NDArray[Any] | PackedStrings | None = None, next_number: int = 0) -> None:
+        self.kind = None if values is None else "str" if isinstance(values, PackedStrings) else "int"
         self.next_number = next_number
-        # with removed ones, and with room for more: the first `_n_held` count
-        self._values: NDArray[Any] = values if isinstance(values, np.ndarray) else np.empty(0, dtype=np.int64)
-        self._n_held, self._n_removed = len(self._values), 0
-        self._serials: NDArray[np.int64] | None = None  # None: the value with serial i is at place i
-        self._kept: NDArray[np.bool_] | None = None  # made at the first removal
-        self._serial_of: dict[Any, int] | None = None  # made when it is needed
-
-    @property
-    def kind(self) -> str | None:
-        """Their type: "int", "str", or None while nothing was added."""
-        return self._kind
+        self._array: NDArray[Any] | PackedStrings | None = np.empty(0, np.int64) if values is None else values
+        self._numbers: dict[Any, int] | None = None  # made at the first change; in the order of adding
 
     def __len__(self) -> int:
-        return len(self._packed) if self._packed is not None else self._n_held - self._n_removed
+        held = self._array if self._numbers is None else self._numbers
+        assert held is not None
+        return len(held)
 
     @property
     def values(self) -> NDArray[Any]:
         """All identifiers: int64, or strings as objects."""
-        self._unpack()
-        self._compact()
-        return self._values[: self._n_held]
+        array = self.stored()
+        return array.take(np.arange(len(array))) if isinstance(array, PackedStrings) else array
 
-    def take(self, serials: NDArray[np.int64]) -> NDArray[Any]:
-        """Give the identifiers of some items; strings in a mapped file are read for these alone."""
-        return self._packed.take(serials) if self._packed is not None else self._values[self._places(serials)]
+    def stored(self) -> NDArray[Any] | PackedStrings:
+        """Return all identifiers; those of a file that did not change as they are there."""
+        if self._array is None:
+            self._array = np.array(list(self.lookup()), dtype=object if self.kind == "str" else np.int64)
+        return self._array
 
-    def packed(self) -> NDArray[np.int64] | PackedStrings:
-        """Give them as files hold them."""
-        if self.kind != "str":
-            return self.values
-        return self._packed if self._packed is not None else PackedStrings.of(self.values)
+    def take(self, items: NDArray[np.int64]) -> NDArray[Any]:
+        """Return the identifiers of some items; strings in a mapped file are read for these alone."""
+        array = self.stored()
+        return array.take(items) if isinstance(array, PackedStrings) else array[items]
 
     def copy(self) -> Identifiers:
-        """Give a copy, which changes on its own."""
-        other = copy.copy(self)
-        other._values = self._values.copy() if self._n_held else self._values
-        other._kept = None if self._kept is None else self._kept.copy()
-        other._serials = None if self._serials is None else self._serials.copy()
-        other._serial_of = None if self._serial_of is None else self._serial_of.copy()
+        """Return a copy, which changes on its own."""
+        other = Identifiers(None, self.next_number)
+        other.kind, other._array = self.kind, self._array
+        other._numbers = None if self._numbers is None else self._numbers.copy()
         return other
-
-    def _unpack(self) -> None:
-        if self._packed is not None:
-            self._values = self._packed.take(np.arange(len(self._packed)))
-            self._n_held, self._packed = len(self._values), None
-
-    def _places(self, serials: NDArray[np.int64]) -> NDArray[np.int64]:
-        if self._serials is None:
-            return serials
-        return np.minimum(np.searchsorted(self._serials[: self._n_held], serials), self._n_held - 1)
-
-    def _compact(self) -> None:
-        """Leave out the removed ones."""
-        if self._n_removed and self._kept is not None:
-            left = np.flatnonzero(self._kept[: self._n_held])
-            self._serials = left if self._serials is None else self._serials[left]
-            self._values, self._kept = self._values[left], None
-            self._n_held, self._n_removed = len(left), 0
 
     def new(self, ids: Any, n: int) -> NDArray[Any]:
         """Check identifiers for n items that are to be added; None numbers them."""
@@ -95,98 +65,66 @@ class Identifiers:
                     f"There are no numbers left above {self.next_number - 1}; give ids for the {n} rows."
                 )
             return np.arange(self.next_number, self.next_number + n, dtype=np.int64)
-        given = check_ids(ids, "ids")
-        if len(given) != n:
-            raise BagwiseError(f"ids must have one entry per row, {n}; got {len(given)}.")
-        if n and len(self) and _kind(given) != self.kind:
+        new = check_ids(ids, "ids")
+        if len(new) != n:
+            raise BagwiseError(f"ids must have one entry per row, {n}; got {len(new)}.")
+        if n and len(self) and _kind(new) != self.kind:
             raise BagwiseError(
-                f"The ids of this index are of type {self.kind}, but {given.tolist()[0]!r} is of type {_kind(given)}. "
+                f"The ids of this index are of type {self.kind}, but {new.tolist()[0]!r} is of type {_kind(new)}. "
                 "Use one type for all items."
             )
-        if n and len(self) and (_kind(given) == "str" or given.min() < self.next_number):
-            known = self._lookup()
-            taken = next((identifier for identifier in given.tolist() if identifier in known), None)
+        if n and len(self) and (_kind(new) == "str" or new.min() < self.next_number):
+            known = self.lookup()
+            taken = next((identifier for identifier in new.tolist() if identifier in known), None)
             if taken is not None:
                 raise BagwiseError(
                     f"ids must be unique, but {taken!r} is in the index. To replace an item, remove it first."
                 )
-        return given
+        return new
 
-    def add(self, ids: NDArray[Any], serial: int) -> None:
-        """Append what `new` gave; the first has this serial."""
-        if len(ids) == 0:
+    def add(self, ids: NDArray[Any], first: int) -> None:
+        """Append what `new` returned, for the items from number `first` on."""
+        if not len(ids):
             return
-        self._unpack()
-        serials = np.arange(serial, serial + len(ids))
-        if len(self) == 0:  # the kind may change
-            self._values, self._n_held, self._n_removed, self._kept = np.empty(0, dtype=ids.dtype), 0, 0, None
-            self._serials, self._serial_of = None if serial == 0 else serials[:0], None
-        if self._serial_of is not None:
-            self._serial_of.update(zip(ids.tolist(), serials.tolist(), strict=True))
-        end = self._n_held + len(ids)
-        self._values = _with_room(self._values, self._n_held, end)
-        self._values[self._n_held : end] = ids
-        if self._serials is not None:
-            self._serials = _with_room(self._serials, self._n_held, end)
-            self._serials[self._n_held : end] = serials
-        if self._kept is not None:
-            self._kept = _with_room(self._kept, self._n_held, end)
-            self._kept[self._n_held : end] = True
-        self._n_held, self._kind = end, _kind(ids)
-        if self._kind == "int":
+        self.lookup().update(zip(ids.tolist(), range(first, first + len(ids)), strict=True))
+        self._array, self.kind = None, _kind(ids)
+        if self.kind == "int":
             self.next_number = max(self.next_number, int(ids.max()) + 1)
 
-    def find(self, ids: Any) -> NDArray[np.int64]:
-        """Give the serials of items, in rising order; raise an error if one is not there."""
-        given = check_ids(ids, "ids to remove").tolist()
-        known = self._lookup()
-        missing = [identifier for identifier in given if identifier not in known]
+    def remove(self, ids: Any) -> list[int]:
+        """Remove identifiers, or none if one is not there; return the numbers of their items."""
+        removed, numbers = check_ids(ids, "ids to remove").tolist(), self.lookup()
+        missing = [identifier for identifier in removed if identifier not in numbers]
         if missing:
             others = f", and {len(missing) - 1} more," if len(missing) > 1 else ""
             raise BagwiseError(
                 f"There is no item {missing[0]!r}{others} in this index of {len(self)}; none was removed."
             )
-        return np.sort(np.array([known[identifier] for identifier in given], dtype=np.int64))
+        self._array = self._array if not removed else None
+        return [numbers.pop(identifier) for identifier in removed]
 
-    def remove(self, serials: NDArray[np.int64]) -> None:
-        """Remove what `find` gave."""
-        lookup, places = self._lookup(), self._places(serials)
-        for identifier in self._values[places].tolist():
-            del lookup[identifier]
-        if self._kept is None:
-            self._kept = np.ones(self._n_held, dtype=bool)
-        self._kept[places] = False
-        self._n_removed += len(places)
-        if self._n_removed > self._n_held // 2:
-            self._compact()
+    def renumber(self) -> None:
+        """Number the items from 0 in their order, after some were removed."""
+        self._numbers = {identifier: number for number, identifier in enumerate(self.lookup())}
 
-    def _lookup(self) -> dict[Any, int]:
-        if self._serial_of is None:
-            values = self.values  # without removed ones
-            serials = range(len(values)) if self._serials is None else self._serials[: self._n_held].tolist()
-            self._serial_of = dict(zip(values.tolist(), serials, strict=True))
-            if len(self._serial_of) < len(values):
+    def lookup(self) -> dict[Any, int]:
+        """Return the numbers of the items by their identifiers."""
+        if self._numbers is None:
+            values = self.values.tolist()
+            self._numbers = dict(zip(values, range(len(values)), strict=True))
+            if len(self._numbers) < len(values):
                 raise BagwiseError("The index is damaged: it holds the same identifier twice.")
-        return self._serial_of
-
-
-def _with_room(array: NDArray[Any], n_held: int, end: int) -> NDArray[Any]:
-    """Give an array that can be written up to `end`: this one, or one twice as long with what it holds."""
-    if end <= len(array) and array.flags.writeable:
-        return array
-    longer = np.empty(max(end, 2 * n_held), dtype=array.dtype)
-    longer[:n_held] = array[:n_held]
-    return longer
+        return self._numbers
 
 
 def check_ids(ids: Any, what: str) -> NDArray[Any]:
-    """Give unique integers as int64 and unique strings as objects, in a new array."""
-    given = _as_ids(ids, what)
-    listed = given.tolist()
+    """Return unique integers as int64 and unique strings as objects, in a new array."""
+    array = _as_ids(ids, what)
+    listed = array.tolist()
     if len(set(listed)) < len(listed):
         twice, count = Counter(listed).most_common(1)[0]
         raise BagwiseError(f"{what} must be unique, but {twice!r} is given {count} times.")
-    return given
+    return array
 
 
 def _as_ids(ids: Any, what: str) -> NDArray[Any]:

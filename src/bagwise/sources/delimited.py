@@ -123,6 +123,8 @@ def parsed_at_once(text: bytes, separator: str, quote: str | None, limits: Limit
 
     if quote is not None and quote.encode() in text and not _regular(separator, quote).fullmatch(text):
         return None
+    if quote is None and b"\n" in text and text.count(b"\r") > text.count(b"\r\n"):
+        return None  # within fields; pyarrow takes them for ends of lines
     lines = io.TextIOWrapper(io.BytesIO(text), encoding="utf-8", errors="replace", newline="")
     first: list[str] = next((row for row in _reader(lines, separator, quote, strict=False) if row), [])
     limits.check("columns", len(first), f"it has {len(first):,} columns")
@@ -152,8 +154,9 @@ def parsed_rows(
     text: bytes, encoding: str, separator: str, quote: str | None, limits: Limits
 ) -> Iterator[list[str] | BagwiseError]:
     """Yield the rows of a file one by one, or what is wrong with them; empty lines are none."""
-    lines = _Lines(io.StringIO(text.decode("utf-8", "surrogateescape"), newline=""))
-    rows = _reader(lines, separator, quote)
+    decoded = io.StringIO(text.decode("utf-8", "surrogateescape"), newline="" if quote is not None else "\n")
+    lines = _Lines(decoded)
+    rows = _reader(lines, separator, quote) if quote is not None else _divided(lines, separator)
     while True:
         lines.begin_row()
         try:
@@ -171,6 +174,12 @@ def parsed_rows(
             yield limits.exceeded("text_bytes", f"it has {readable_size(n_bytes)}")
         else:
             yield row
+
+
+def _divided(lines: Iterable[str], separator: str) -> Iterator[list[str]]:
+    for line in lines:
+        bare = line.rstrip("\r\n")
+        yield bare.split(separator) if bare else []
 
 
 class _Lines(Iterator[str]):

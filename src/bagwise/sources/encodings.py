@@ -20,22 +20,22 @@ MARKS = tuple(_MARKS)
 # Encodings that texts have in practice; others fit short texts just as well.
 _USUAL = ["cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "koi8_r", "shift_jis", "euc_jp"]
 _USUAL += ["gb18030", "big5", "euc_kr"]
-# Bytes that are looked at, and the part of the lines beyond ASCII that may be damaged UTF-8.
-_SAMPLE, _DAMAGED = 1 << 16, 0.2
+# Bytes that are looked at. Lines beyond ASCII in other encodings are hardly ever UTF-8 by chance.
+_SAMPLE, _LEAST = 1 << 16, 0.9
 
 
-def guess_encoding(content: bytes) -> str | None:
+def guess_encoding(content: bytes, least: float = _LEAST) -> str | None:
     """Guess the encoding of a text that is not UTF-8, or of several, one a line.
 
-    None if most of it is UTF-8, so that the rest is damaged, or if nothing fits. Where cp1252, the most frequent one,
-    fits as well, it is preferred.
+    None unless at least a part `least` of the lines beyond ASCII is not UTF-8: otherwise it is damaged UTF-8. None as
+    well if nothing fits. Where cp1252, the most frequent one, fits, it is preferred.
 
     >>> guess_encoding("Das Gerät läuft".encode("latin-1")), guess_encoding("größer".encode())
     ('cp1252', None)
     """
     lines = [line for line in content.splitlines() if not line.isascii()]
     wrong = [line for line in lines if is_not_utf8(line)]
-    if len(wrong) <= _DAMAGED * len(lines):
+    if not wrong or len(wrong) < least * len(lines):
         return None
     normalizer = require("charset_normalizer", "app", "Guessing the encoding of texts")
     found = normalizer.from_bytes(b"\n".join(wrong)[:_SAMPLE], cp_isolation=_USUAL)

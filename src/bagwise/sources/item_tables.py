@@ -21,6 +21,7 @@ __all__ = [
     "codes_of",
     "from_bytes",
     "item_table",
+    "joined",
     "label_column",
     "label_sets_of",
     "mapped_codes",
@@ -58,8 +59,12 @@ def item_table(ids: Any, labels: Any = None, splits: Any = None, columns: Mappin
     nothing = pa.DictionaryArray.from_arrays(pa.nulls(len(ids), pa.int32()), to_bytes([]))
     labels = nothing if labels is None else labels if hasattr(labels, "type") else label_column(labels)
     splits = nothing if splits is None else splits if hasattr(splits, "type") else to_codes(splits)
-    table = pa.table({"id": ids, "label": labels, "split": splits, **(columns or {})})
-    return table.unify_dictionaries().combine_chunks()
+    return joined([pa.table({"id": ids, "label": labels, "split": splits, **(columns or {})})])
+
+
+def joined(tables: Sequence[Any]) -> Any:
+    """Return one table of the rows of several, which have the same columns."""
+    return arrow().concat_tables(tables).unify_dictionaries().combine_chunks()
 
 
 def to_bytes(values: Iterable[str | None]) -> Any:

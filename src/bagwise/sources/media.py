@@ -43,8 +43,8 @@ _FAR_FROM_GREY = 16
 # JPEG files are decoded at a reduced scale of at least this many times the final size. A reduced image has its last row
 # and column in part: with 2, what is shown moves by less than half a pixel of the final image.
 _REDUCED = 2
-# Texts, and bytes of each, that are looked at for their encoding.
-_SAMPLE, _HEAD = 50, 1 << 14
+# Texts, and bytes of each, that are looked at for their encoding; the part of lines that is not UTF-8 for a guess.
+_SAMPLE, _HEAD, _OTHERS = 50, 1 << 14, 0.2
 
 
 def open_images(
@@ -264,7 +264,7 @@ def _in_guessed_encoding(collection: Collection, limits: Limits) -> Collection:
             heads.append(next((cut for k in cuts if not is_not_utf8(cut := head[: len(head) - k])), head))
         except (BagwiseError, OSError):
             continue  # told, or raised, when it is read
-    guessed = guess_encoding(b"\n".join(one for one in heads if not one.startswith(MARKS)))
+    guessed = guess_encoding(b"\n".join(one for one in heads if not one.startswith(MARKS)), _OTHERS)
     if guessed is None:
         return collection
     found = collection.with_decoder(TextDecoder(None, limits, guessed))

@@ -79,8 +79,8 @@ _PACKED = {".gz": ("gzip", b"\x1f\x8b"), ".zst": ("zstd", b"\x28\xb5\x2f\xfd")}
 
 # Rows that are looked at for a line of names.
 _SAMPLE = 1000
-# Bytes that are decompressed at a time, and rows of Parquet files and of data bases.
-_PART, _BATCH, _LONG_BATCH = 1 << 20, 1 << 14, 1 << 28
+# Bytes that are read and decompressed at a time, and rows of Parquet files and of data bases.
+_PART, _UNPACKED, _BATCH, _LONG_BATCH = 1 << 20, 1 << 16, 1 << 14, 1 << 28
 _EXCEL_ROWS = 1 << 20
 _LINES = ".txt"
 # Steps of SQLite between looks at the clock.
@@ -158,10 +158,16 @@ class Table:
             for start in range(0, len(chunk), _BATCH):
                 yield from chunk.slice(start, _BATCH).to_pylist()
 
+    def has_lists(self, name: str) -> bool:
+        """Whether a column holds lists."""
+        types = require("pyarrow", "app", "Reading tables").types
+        kind = self.columns.schema.field(name).type
+        return bool(types.is_list(kind) or types.is_large_list(kind))
+
     def strings(self, name: str) -> list[str]:
         """Return a column as strings, equal ones as one object where the file has them once; missing ones are empty."""
         column = self.columns.column(name)
-        if _holds_lists(column):
+        if self.has_lists(name):
             raise BagwiseError(f"column {cut_name(name)!r} has lists, but a row has one label, id and split")
         found: list[str] = []
         for chunk in column.chunks:
@@ -174,14 +180,9 @@ class Table:
 
     def string_sets(self, name: str) -> list[tuple[str, ...]]:
         """Return all strings in each row of a column, which may have lists; missing and empty ones are none."""
-        if not _holds_lists(self.columns.column(name)):
+        if not self.has_lists(name):
             return [(one,) if one else () for one in self.strings(name)]
         return [tuple(filter(None, map(_string, row or ()))) for row in self.values(name)]
-
-
-def _holds_lists(column: Any) -> bool:
-    types = require("pyarrow", "app", "Reading tables").types
-    return bool(types.is_list(column.type) or types.is_large_list(column.type))
 
 
 def _string(value: Any) -> str:
@@ -353,8 +354,8 @@ def _lines(text: bytes, encoding: str, notes: Sequence[str], limits: Limits) -> 
     return Table(columns, [k + 1 for k in good], bad, has_names=False, notes=tuple(notes))
 
 
-def _pieces(file: Any) -> Iterator[bytes]:
-    while piece := file.read(_PART):
+def _pieces(file: Any, n_bytes: int = _PART) -> Iterator[bytes]:
+    while piece := file.read(n_bytes):
         yield piece
 
 
@@ -368,7 +369,7 @@ def _decompressed(file: Any, codec: str) -> Iterator[bytes]:
     arrow = require("pyarrow", "app", "Reading compressed tables")
     try:
         with arrow.CompressedInputStream(arrow.PythonFile(file, "r"), codec) as stream:
-            yield from _pieces(stream)
+            yield from _pieces(stream, _UNPACKED)  # pyarrow does not free a piece that it cannot decompress
     except (arrow.ArrowException, OSError) as error:
         raise BagwiseError(f"its compression ({codec}) is damaged, or cannot be read: {error}") from error
 

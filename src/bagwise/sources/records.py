@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from bagwise._utils.text import agree, unquote_formula
 from bagwise.errors import BagwiseError, argument, unknown_name
 from bagwise.sources.collection import Collection
-from bagwise.sources.item_tables import arrow, item_table, to_bytes, to_codes
+from bagwise.sources.item_tables import arrow, coded, item_table, to_codes
 from bagwise.sources.items import Skipped, check_on_error, warn_skipped
 from bagwise.sources.limits import Limits, as_limits
 from bagwise.sources.media import TextDecoder
@@ -235,7 +237,7 @@ def texts_of(
     if roles["split"] is None:
         splits: Any = _same(split, table.columns.num_rows)
     else:
-        splits = to_codes(split_name(one) if one else None for one in table.strings(roles["split"]))
+        splits = _codes(table, roles["split"], split_name)
     found = item_table(ids, labels, splits, {"text": texts})
     if wrong:
         numbers = table.numbers
@@ -265,20 +267,32 @@ def _ids(table: Table, column: str | None, name: str, prefix: str | None) -> tup
     pa = arrow()
     from pyarrow import compute
 
+    def joined(before: str, ids: Any) -> Any:
+        nothing = pa.scalar("", pa.large_string())
+        return compute.binary_join_element_wise(pa.scalar(before, pa.large_string()), ids, nothing)
+
     if column is None:
         numbers = pa.array(table.numbers, pa.int64()).cast(pa.large_string())
-        start = pa.scalar(f"{name}:", pa.large_string())
-        return compute.binary_join_element_wise(start, numbers, pa.scalar("", pa.large_string())).cast(
-            pa.large_binary()
-        ), []
-    ids = [unquote_formula(one) for one in table.strings(column)]
-    lost = [place for place, one in enumerate(ids) if not one]
-    return to_bytes(f"{prefix}:{one}" for one in ids) if prefix else to_bytes(ids), lost
+        return joined(f"{name}:", numbers).cast(pa.large_binary()), []
+    ids = _as_strings(table, column).fill_null("")
+    if compute.any(compute.starts_with(ids, "'")).as_py():
+        ids = pa.array([unquote_formula(one) for one in ids.to_pylist()], pa.large_string())
+    lost = compute.indices_nonzero(compute.equal(ids, "")).to_pylist()
+    return (joined(f"{prefix}:", ids) if prefix else ids).cast(pa.large_binary()), lost
+
+
+def _codes(table: Table, column: str, change: Callable[[str], str]) -> Any:
+    """Return a column as codes and their values, each changed; empty ones are none."""
+    coded_column = _as_strings(table, column).fill_null("").dictionary_encode()
+    known: dict[str, int] = {"": -1}
+    values = [change(one) if one else "" for one in coded_column.dictionary.to_pylist()]
+    numbers = np.array([known.setdefault(one, len(known) - 1) for one in values], np.int32)
+    codes = numbers[coded_column.indices.to_numpy()] if values else np.empty(0, np.int32)
+    return coded(codes, list(known)[1:])
 
 
 def _label_sets(table: Table, column: str) -> Any:
     """Return the labels of rows, one or several each, as `item_table` takes them."""
-    sets = table.string_sets(column)
-    if all(len(one) < 2 for one in sets):
-        return to_codes(unquote_formula(one[0]) if one else None for one in sets)
-    return [tuple(map(unquote_formula, one)) for one in sets]
+    if not table.has_lists(column):
+        return _codes(table, column, unquote_formula)
+    return [tuple(map(unquote_formula, one)) for one in table.string_sets(column)]

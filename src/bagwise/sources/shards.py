@@ -9,11 +9,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice, pairwise
+from itertools import groupby, islice, pairwise
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bagwise._io.storage import Url, as_place, is_url, storage_errors
 from bagwise._utils.checks import as_count
@@ -23,7 +23,7 @@ from bagwise.errors import BagwiseError, argument
 from bagwise.sources.archives import Packed, TarMember, is_archive, is_tar, list_archive, tar_members
 from bagwise.sources.collection import Collection
 from bagwise.sources.contents import File, FileContent, UrlContent
-from bagwise.sources.item_tables import coded, item_table, numbers, to_bytes, to_codes
+from bagwise.sources.item_tables import coded, item_table, joined, numbers, to_bytes, to_codes
 from bagwise.sources.items import Decoder
 from bagwise.sources.limits import Limits, as_limits
 from bagwise.sources.partitions import Partition
@@ -45,15 +45,17 @@ Mapper = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
 class Shards(os.PathLike[str]):
     """Tar files of samples: their names below the folder, and where they are.
 
-    `label` is the ending of members with the label, or a field of those that end in ``.json``; None: ``.cls``, or one
-    of the usual names. With `copy`, each file is read once, from its beginning to its end, into a temporary file.
-    `mapping` lists parts of them elsewhere, as the built-in `map` would here; see `open_collection`.
+    `splits` are those of the items of each shard, or empty. `label` is the ending of members with the label, or a field
+    of those that end in ``.json``; None: ``.cls``, or one of the usual names. With `copy`, each file is read once, from
+    its beginning to its end, into a temporary file. `mapping` lists parts of them elsewhere, as the built-in `map`
+    would here; see `open_collection`.
     """
 
     source: str
     names: tuple[str, ...]
     files: tuple[File, ...]
     label: str | None = None
+    splits: tuple[str | None, ...] = ()
     copy: bool = False
     mapping: Mapper | None = field(default=None, compare=False, repr=False)
 
@@ -71,7 +73,10 @@ class Shards(os.PathLike[str]):
         """Divide the shards into `n` parts, or as many as there are shards, for other processes."""
         total, n = len(self), min(n, len(self))
         bounds = pairwise(-(-total * k // n) for k in range(n + 1))
-        return [replace(self, names=self.names[a:b], files=self.files[a:b], mapping=None) for a, b in bounds]
+        return [
+            replace(self, names=self.names[a:b], files=self.files[a:b], splits=self.splits[a:b], mapping=None)
+            for a, b in bounds
+        ]
 
 
 def shards_of_pattern(place: Any, limits: Limits, label: str | None = None) -> Shards | None:
@@ -160,31 +165,25 @@ def open_shards(
 
     Its id is the name of the shard and that of the member; splits are the outermost folders of shards, as of files.
     """
-    _, by_folder = arrange(shards.names)
-    listing = _Listing(endings, labels == "folders", limits)
+    _check_names(shards.names, shards.source)
+    if isinstance(splits, str) and splits == "folders":
+        shards = replace(shards, splits=tuple(arrange(shards.names)[1]))
+    listing = _Listing(modality, decoder, endings, isinstance(labels, str) and labels == "folders", limits)
     if shards.mapping is None:
-        listed = listing(shards)
+        collection = listing(shards)
     else:
-        listed = [one for some in shards.mapping(listing, shards.parts(_MOST_PARTS)) for one in some]
-    divided = isinstance(splits, str) and splits == "folders"
-    collection = _joined(shards, listed, by_folder if divided else [None] * len(shards), modality, decoder, limits)
+        parts = list(shards.mapping(listing, shards.parts(_MOST_PARTS)))
+        root = ShardsRoot({name: one for part in parts for name, one in part.root.by_name.items()})
+        collection = Collection(
+            joined([part.table for part in parts]), modality, decoder, root, source=shards.source, limits=limits
+        )
+    limits.check("rows", len(collection), f"{shards.source} has more than {limits.rows:,} samples")
     if not len(collection):
         raise BagwiseError(
             f"{shards.source} holds no {modality}: none of the members of its {len(shards.files)} tar files ends in "
             f"{', '.join(sorted(endings or ['anything']))}. Others by {argument('extensions')}."
         )
     return annotated(collection, labels, splits)
-
-
-class ListedShard(NamedTuple):
-    """The items of a shard: what the process that opens a collection needs to know of them, and no more."""
-
-    stamp: tuple[Any, ...]
-    packed: Packed | None
-    names: list[str]
-    offsets: NDArray[np.int64]
-    sizes: NDArray[np.int64]
-    labels: list[str | None]
 
 
 class _Shard(NamedTuple):
@@ -209,31 +208,6 @@ class ShardsRoot:
         return ShardsRoot({url: self.by_name[url] for url in dict.fromkeys(urls)})
 
 
-def _joined(
-    shards: Shards, listed: Sequence[ListedShard], splits: Sequence[str | None], modality: str, decoder: Decoder,
-    limits: Limits
-) -> Collection:  # fmt: skip
-    """Return the collection of the items of shards."""
-    _check_names(shards.names, shards.source)
-    sizes = [len(found.names) for found in listed]
-    limits.check("rows", sum(sizes), f"{shards.source} has more than {limits.rows:,} samples")
-    ids = (f"{name}/{member}" for name, found in zip(shards.names, listed, strict=True) for member in found.names)
-    of_items = np.repeat(np.arange(len(listed), dtype=np.int32), sizes)
-    table = item_table(
-        to_bytes(ids),
-        to_codes(label for found in listed for label in found.labels),
-        to_codes(splits).take(numbers(of_items)),
-        {
-            "url": coded(of_items, shards.names),
-            "offset": numbers(np.concatenate([found.offsets for found in listed])),
-            "size": numbers(np.concatenate([found.sizes for found in listed])),
-        },
-    )
-    root = {name: _Shard(file, found.stamp, found.packed) for name, file, found in zip(
-        shards.names, shards.files, listed, strict=True)}  # fmt: skip
-    return Collection(table, modality, decoder, ShardsRoot(root), source=shards.source, limits=limits)
-
-
 def _check_names(names: Sequence[str], source: str) -> None:
     """Raise an error if ids, which begin with the names of shards, could be equal."""
     known: set[str] = set()
@@ -251,50 +225,58 @@ def _check_names(names: Sequence[str], source: str) -> None:
 class _Listing:
     """Lists shards, in this process or in another one."""
 
+    modality: str
+    decoder: Decoder
     endings: frozenset[str] | None
     labelled: bool
     limits: Limits
 
-    def __call__(self, shards: Shards) -> list[ListedShard]:
-        """List the items of each shard, with labels if these are in shards."""
+    def __call__(self, shards: Shards) -> Collection:
+        """Return the collection of the items of shards, with labels if these are in shards."""
         n_threads = _AT_A_TIME if any(isinstance(file, UrlContent) for file in shards.files) else 1
-        return [*map_in_order(partial(self._one, shards), shards.files, n_threads)]
+        listed = list(map_in_order(partial(self._items, shards), shards.files, n_threads))
+        items = [member for one in listed for member, _ in one.items]
+        of_items = np.repeat(np.arange(len(shards), dtype=np.int32), [len(one.items) for one in listed])
+        table = item_table(
+            to_bytes(f"{shards.names[k]}/{one.name}" for k, one in zip(of_items.tolist(), items, strict=True)),
+            to_codes(label for one in listed for _, label in one.items),
+            to_codes(shards.splits or [None] * len(shards)).take(numbers(of_items)),
+            {
+                "url": coded(of_items, shards.names),
+                "offset": numbers(np.array([one.offset for one in items], np.int64)),
+                "size": numbers(np.array([one.size for one in items], np.int64)),
+            },
+        )
+        root = ShardsRoot({name: one.shard for name, one in zip(shards.names, listed, strict=True)})
+        return Collection(table, self.modality, self.decoder, root, source=shards.source, limits=self.limits)
 
-    def _one(self, shards: Shards, file: File) -> ListedShard:
+    def _items(self, shards: Shards, file: File) -> _Listed:
         try:
             listed = list_archive(file, self.limits, shards.copy)
         except OSError as error:
             raise BagwiseError(f"{file.source} cannot be read: {error.strerror or error}.") from error
         members = [one for one in listed.values() if isinstance(one, TarMember)]
-        items, labels = [], []
+        items = []
         for sample in _samples(members):
             member = _item_of(sample, self.endings)
-            if member is None:
-                continue
-            label = _label_of(sample, shards.label, self.limits) if self.labelled else None
-            items.append(member)
-            labels.append(label)
-        offsets, sizes = (np.array([getattr(one, name) for one in items], np.int64) for name in ("offset", "size"))
-        stamp, packed = (members[0].stamp, members[0].packed) if members else ((), None)
-        return ListedShard(stamp, packed, [one.name for one in items], offsets, sizes, labels)
+            if member is not None:
+                items.append((member, _label_of(sample, shards.label, self.limits) if self.labelled else None))
+        known = (members[0].stamp, members[0].packed) if members else ((), None)
+        return _Listed(_Shard(file, *known), items)
 
 
-def _samples(members: Sequence[TarMember]) -> Iterator[dict[str, TarMember]]:
+class _Listed(NamedTuple):
+    shard: _Shard
+    items: list[tuple[TarMember, str | None]]
+
+
+def _samples(members: Iterable[TarMember]) -> Iterator[dict[str, TarMember]]:
     """Yield samples: members that follow each other and have the same key, by what follows the first dot."""
-    key: tuple[str, str] | None = None
-    sample: dict[str, TarMember] = {}
-    for member in members:
-        folder, _, name = member.name.rpartition("/")
-        base, _, end = name.partition(".")
-        if not base or not end:  # hidden, or no part of a sample
-            continue
-        if (folder, base) != key:
-            if sample:
-                yield sample
-            key, sample = (folder, base), {}
-        sample[end.lower()] = member
-    if sample:
-        yield sample
+    divided = ((*member.name.rpartition("/")[::2], member) for member in members)
+    parts = ((folder, *name.partition(".")[::2], member) for folder, name, member in divided)
+    named = (part for part in parts if part[1] and part[2])  # others are hidden, or no part of a sample
+    for _, sample in groupby(named, key=itemgetter(0, 1)):
+        yield {end.lower(): member for _, _, end, member in sample}
 
 
 def _item_of(sample: Mapping[str, TarMember], endings: frozenset[str] | None) -> TarMember | None:

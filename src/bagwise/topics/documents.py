@@ -14,7 +14,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from bagwise._utils.backends import backend
 from bagwise.errors import BagwiseError
-from bagwise.topics.inference import FLOOR, CountReader, Posterior, completion_perplexity, split_tokens
+from bagwise.topics.inference import (
+    FLOOR,
+    CountReader,
+    Posterior,
+    completion_perplexity,
+    split_tokens,
+    topic_bound,
+    topic_weights,
+)
 from bagwise.topics.tables import TopicTables
 
 
@@ -22,6 +30,10 @@ class TopicModel(TopicTables, CountReader, ClassNamePrefixFeaturesOutMixin, Tran
     """Base of `LatentDirichlet`: everything that needs fitted topics only."""
 
     doc_topic_prior_: NDArray[np.float64]
+    topic_word_prior_: float
+    n_samples_seen_: int
+    total_samples: float | None
+    smoothing: str
     max_doc_update_iter: int
     mean_change_tol: float
     n_jobs: int | None
@@ -43,9 +55,12 @@ class TopicModel(TopicTables, CountReader, ClassNamePrefixFeaturesOutMixin, Tran
 
     def infer_counts(self, counts: sp.csr_array) -> Posterior:
         """`posterior` of validated counts."""
+        return self._infer(counts, self.word_weights())
+
+    def _infer(self, counts: sp.csr_array, weights: NDArray[np.float64]) -> Posterior:
         posterior: Posterior = backend("topics", self.device).infer(
             counts,
-            self.word_weights(),
+            weights,
             self.doc_topic_prior_.copy(),  # arrays unpickled from mapped memory are read-only
             max_iter=int(self.max_doc_update_iter),
             tol=float(self.mean_change_tol),
@@ -101,7 +116,33 @@ class TopicModel(TopicTables, CountReader, ClassNamePrefixFeaturesOutMixin, Tran
         """
         return float(self.bound(X).sum())
 
-    def perplexity(self, X: Any, held_out: Any = None, random_state: Any = 0) -> float:
+    def perplexity(self, X: Any, sub_sampling: bool = False) -> float:
+        """Perplexity of documents by the ELBO with the term of the topics: the quantity of scikit-learn.
+
+        ``exp(-ELBO / number of tokens)``. Lower is better. See `held_out_perplexity` for one that is comparable
+        between models of different numbers of topics.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_documents, n_words)
+        sub_sampling : bool, default=False
+            Whether X is a sample of `total_samples` documents (None: of those that were seen).
+
+        Returns
+        -------
+        perplexity : float
+        """
+        check_is_fitted(self)
+        counts, topics = self._counts(X, reset=False), np.ascontiguousarray(self.components_.T)
+        n_tokens, n_threads = float(counts.sum()), effective_n_jobs(self.n_jobs)
+        if n_tokens == 0:
+            raise BagwiseError("The documents have no tokens, so there is no perplexity. Give documents with words.")
+        bounds = self._infer(counts, topic_weights(topics, self.smoothing, n_threads)).bounds
+        factor = (self.total_samples or self.n_samples_seen_) / counts.shape[0] if sub_sampling else 1.0
+        bound = factor * bounds.sum() + topic_bound(topics, self.topic_word_prior_, self.smoothing)
+        return float(np.exp(-bound / (factor * n_tokens)))
+
+    def held_out_perplexity(self, X: Any, held_out: Any = None, random_state: Any = 0) -> float:
         """Perplexity of held-out tokens given the other tokens of their documents (document completion).
 
         ``exp(-Σ n_dv log Σ_i proportion_di topics_iv / Σ n_dv)`` over the held-out tokens, with proportions inferred

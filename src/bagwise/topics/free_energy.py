@@ -30,10 +30,12 @@ INFERENCES = ("gibbs", "variational")
 _CONSTANT = 1e-12
 
 
-def _fitted_model(template: int | LatentDirichlet | FrozenEstimator, counts: sp.csr_array) -> LatentDirichlet:
+def _fitted_model(
+    template: int | LatentDirichlet | FrozenEstimator, counts: sp.csr_array, seed: int | None
+) -> LatentDirichlet:
     """A new model fitted to the counts, or the frozen one if it has the same number of words."""
     if not isinstance(template, FrozenEstimator):
-        return new_model(template).fit(counts)
+        return new_model(template, seed).fit(counts)
     lda = template.estimator
     if not isinstance(lda, LatentDirichlet):
         raise BagwiseError(
@@ -80,7 +82,8 @@ class FreeEnergyScore(CountReader, TransformerMixin, BaseEstimator):
     n_sweeps : int, default=100
         Sweeps of "gibbs", of which the first fifth is discarded.
     random_state : int, RandomState or None, default=None
-        For "gibbs". A document has the same scores in each `transform` after a `fit`, whatever else is in X.
+        Of the topic model, unless that is frozen or has a seed of its own, and of "gibbs". A document has the same
+        scores in each `transform` after a `fit`, whatever else is in X.
 
     Attributes
     ----------
@@ -174,11 +177,12 @@ class FreeEnergyScore(CountReader, TransformerMixin, BaseEstimator):
         counts = self._counts(X, reset=True)
         if self.inference == "gibbs":
             check_whole(counts, 'inference="gibbs"')
-        self.model_ = _fitted_model(self.model, _damped(counts, self.damping))
+        self._seed = int(check_random_state(self.random_state).randint(2**31))
+        seed = None if self.random_state is None else self._seed
+        self.model_ = _fitted_model(self.model, _damped(counts, self.damping), seed)
         # transform uses the parameters of this fit: means and scales belong to them
         self._word_block, self._per_token, self._standardize = self.word_block, self.per_token, self.standardize
         self._damping, self._inference, self._n_sweeps = self.damping, self.inference, int(self.n_sweeps)
-        self._seed = int(check_random_state(self.random_state).randint(2**31))
         if self.standardize:
             self._find_scales(*self._terms(counts))
         return self

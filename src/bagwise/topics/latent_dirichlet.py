@@ -18,7 +18,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from bagwise._compat import N_JOBS, Interval, StrOptions, _fit_context
+from bagwise._compat import LARGEST_COUNT, N_JOBS, Interval, StrOptions, _fit_context
 from bagwise._io.tensors import FileKind, PackedStrings, header_field, tensor
 from bagwise._utils.backends import backend
 from bagwise._utils.checks import check_stored_parameters, reset_fitted
@@ -129,6 +129,13 @@ class LatentDirichlet(TopicModel):
         most 1. An offset of about 1024 suits large corpora.
     total_samples : int, default=None
         Total number of documents, for `partial_fit`. None: those seen so far.
+    learning_method : {"batch", "online"}, default=None
+        scikit-learn's name of the solvers: "batch" is ``solver="vb"``. None: as `solver` says.
+    perp_tol : float, default=None
+        As in scikit-learn, passes stop where one changes the perplexity of the training documents by less than this.
+        None: `tol` decides.
+    evaluate_every : int, default=None
+        Passes between two comparisons; 0 or less: none stops before `max_iter`, as in scikit-learn by default. None: 1.
     warm_start : bool, default=False
         Whether `fit` continues from the topics of the last fit. "gibbs" cannot, and rejects it.
     n_jobs : int, default=None
@@ -190,9 +197,8 @@ class LatentDirichlet(TopicModel):
     that no topic emits (there are none if `topic_word_prior` is above 0) have the probability 1e-200. Fractional counts
     are accepted, except for "gibbs". An empty document has the proportions of the prior, and the ELBO 0.
 
-    Differences from `sklearn.decomposition.LatentDirichletAllocation`: `solver` instead of `learning_method`, `tol`
-    on the ELBO instead of `perp_tol` and `evaluate_every`; `score` leaves out the term of the topics, and `perplexity`
-    is that of held-out tokens.
+    Differences from `sklearn.decomposition.LatentDirichletAllocation`: other defaults, `components_` is float64, and
+    `score` leaves out the term of the topics, which `perplexity` has.
 
     References
     ----------
@@ -234,6 +240,9 @@ class LatentDirichlet(TopicModel):
         "learning_decay": [Interval(Real, 0.5, 1, closed="right")],
         "learning_offset": [Interval(Real, 1, None, closed="left")],
         "total_samples": [Interval(Real, 0, None, closed="neither"), None],
+        "learning_method": [StrOptions({"batch", "online"}), None],
+        "perp_tol": [Interval(Real, 0, None, closed="left"), None],
+        "evaluate_every": [Interval(Integral, -LARGEST_COUNT, None, closed="left"), None],
         "warm_start": ["boolean"],
         "n_jobs": list(N_JOBS),
         "device": [StrOptions({"cpu", "cuda"}), None],
@@ -260,6 +269,9 @@ class LatentDirichlet(TopicModel):
         learning_decay: float = 0.7,
         learning_offset: float = 10.0,
         total_samples: float | None = None,
+        learning_method: str | None = None,
+        perp_tol: float | None = None,
+        evaluate_every: int | None = None,
         warm_start: bool = False,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -282,6 +294,9 @@ class LatentDirichlet(TopicModel):
         self.learning_decay = learning_decay
         self.learning_offset = learning_offset
         self.total_samples = total_samples
+        self.learning_method = learning_method
+        self.perp_tol = perp_tol
+        self.evaluate_every = evaluate_every
         self.warm_start = warm_start
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -322,7 +337,7 @@ class LatentDirichlet(TopicModel):
             counts, weights = counts[weights > 0], weights[weights > 0]
         check_topics_fit(counts, self.n_components)
         rng = check_random_state(self.random_state)
-        solver = self._choose(counts, weights) if self.solver == "auto" else self.solver
+        solver = self._solver(counts, weights)
         training = self._training()
         n_passes = PASSES[solver] if self.max_iter is None else int(self.max_iter)
         n_samples = counts.shape[0] if weights is None else round(weights.sum())
@@ -340,26 +355,40 @@ class LatentDirichlet(TopicModel):
             else:
                 state = self._random_start(counts.shape[1], rng)
             if solver == "vb":
-                passes, is_enough = batch_passes(counts, state, training, weights), training.has_converged
+                passes = batch_passes(counts, state, training, weights)
             else:
                 passes = online_passes(counts, state, training, rng, weights)
-                is_enough = training.has_settled
             bounds: list[float] = []
+            lengths = np.asarray(counts.sum(axis=1)).ravel()
+            n_tokens = float(lengths.sum() if weights is None else lengths @ weights)
             try:
                 for state in passes:
                     bounds.append(state.bound)
                     bar.update(len(bounds))
                     if len(bounds) == n_passes:
                         break
-                    if len(bounds) > 1 and is_enough(bounds[-2], bounds[-1]):
+                    if self._is_enough(bounds, n_tokens, training, solver):
                         break
             finally:  # also after Ctrl-C, if a pass is complete
                 if bounds:
                     self._store(state, bounds, n_samples, solver)
-                    lengths = np.asarray(counts.sum(axis=1)).ravel()
-                    n_tokens = lengths.sum() if weights is None else lengths @ weights
                     self.bound_ = float(np.exp(-bounds[-1] / n_tokens)) if n_tokens > 0 else float("nan")
         return self
+
+    def _is_enough(self, bounds: list[float], n_tokens: float, training: Training, solver: str) -> bool:
+        """Whether passes end, by the ELBO after each of them."""
+        every = 1 if self.evaluate_every is None else int(self.evaluate_every)
+        if every <= 0 or len(bounds) <= every or len(bounds) % every:
+            return False
+        before, after = bounds[-1 - every], bounds[-1]
+        if self.perp_tol is not None and n_tokens > 0:
+            return bool(abs(np.exp(-after / n_tokens) - np.exp(-before / n_tokens)) < self.perp_tol)
+        return (training.has_converged if solver == "vb" else training.has_settled)(before, after)
+
+    def _solver(self, counts: sp.csr_array, weights: NDArray[np.float64] | None) -> str:
+        if self.learning_method is not None:
+            return "vb" if self.learning_method == "batch" else "online"
+        return self._choose(counts, weights) if self.solver == "auto" else self.solver
 
     def _choose(self, counts: sp.csr_array, weights: NDArray[np.float64] | None) -> str:
         """The solver of "auto"."""
@@ -433,6 +462,11 @@ class LatentDirichlet(TopicModel):
         for name, known in (("solver", SOLVERS), ("prior", PRIORS), ("init", STARTS), ("smoothing", SMOOTHINGS)):
             if getattr(self, name) not in known:
                 raise unknown_name(name, getattr(self, name), known)
+        if self.learning_method is not None and self.solver != "auto":
+            raise BagwiseError(
+                f"learning_method={self.learning_method!r} and solver={self.solver!r} name the same thing. Give one of "
+                "them: learning_method='batch' is solver='vb'."
+            )
         if self.topic_word_prior == 0 and (self.smoothing == "bayes" or self.solver == "gibbs"):
             raise BagwiseError(
                 f"topic_word_prior=0 with smoothing={self.smoothing!r} and solver={self.solver!r} is not defined. "
@@ -591,6 +625,12 @@ class LatentDirichlet(TopicModel):
 TEMPLATES: list[Any] = [Interval(Integral, 1, None, closed="left"), LatentDirichlet, FrozenEstimator]
 
 
-def new_model(template: int | LatentDirichlet) -> LatentDirichlet:
-    """An unfitted model: a clone of the given one, or one with the given number of topics and a fixed seed."""
-    return clone(template) if isinstance(template, LatentDirichlet) else LatentDirichlet(int(template), random_state=0)
+def new_model(template: int | LatentDirichlet, seed: int | None = None) -> LatentDirichlet:
+    """An unfitted model: a clone of the given one, or one with the given number of topics.
+
+    It has the given seed, unless the template has one of its own; without either, that of a number of topics is 0.
+    """
+    if not isinstance(template, LatentDirichlet):
+        return LatentDirichlet(int(template), random_state=seed or 0)
+    model: LatentDirichlet = clone(template)
+    return model.set_params(random_state=seed) if model.random_state is None and seed is not None else model

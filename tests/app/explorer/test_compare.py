@@ -1,7 +1,5 @@
 """A model beside another one: on the same items, at another size, before its edits."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -13,6 +11,7 @@ from bagwise.app.index.item_index import index_of_fit
 from bagwise.app.training.comparing import overlap_of_groups
 from bagwise.app.training.seen import SeenItems
 from commands import bagwise
+from explorer_requests import with_seen
 
 ItemQuery = pages.items.ItemQuery
 
@@ -71,7 +70,7 @@ def check_comparison(space, first, second, told, n, m):
 def unseen(opened):
     """The same items, none of which a model was learned from, so that all count."""
     known = SeenItems(opened.ids, np.zeros(len(opened.ids), bool), np.ones(len(opened.ids), bool), exact=True)
-    space = Workspace(opened.model, dataclasses.replace(opened.items, seen=known), title=opened.title)
+    space = Workspace(opened.model, with_seen(opened.items, known), title=opened.title)
     space.origin = opened.origin
     return space
 
@@ -98,7 +97,7 @@ def test_a_model_with_other_words_counts_its_own(space, second):
     assert not alone.other.recounts
     told = pages.compare.compared(alone, 5, 3)
     assert (told["against"], told["second"]["title"]) == ("other", "second")
-    alone.other.space.items = dataclasses.replace(alone.other.space.items, seen=None)
+    alone.other.space.items = with_seen(alone.other.space.items, None)
     assert pages.compare.compared(alone, 5, 3)["items"]["known"] is False
     alone.other.space.items = unseen(alone.other.space).items
     assert pages.compare.compared(alone, 5, 3)["items"]["known"] is True

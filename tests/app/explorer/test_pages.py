@@ -1,7 +1,6 @@
 """What the pages show, against the model itself."""
 
 import asyncio
-import dataclasses
 import io
 import json
 import signal
@@ -17,7 +16,7 @@ from bagwise.app.explorer.app import make_app
 from bagwise.app.training.seen import SeenItems
 from bagwise.errors import BagwiseError
 from commands import bagwise, process
-from explorer_requests import respond
+from explorer_requests import respond, with_seen
 from small_sources import png, write_image_folder, write_table
 from waiting import PATIENCE
 
@@ -140,7 +139,7 @@ def test_training_items_are_set_apart(space):
     held = space.items
     seen = np.arange(len(held)) % 3 > 0
     known = SeenItems(space.ids, seen, np.ones(len(held), np.bool_), exact=True)
-    apart = Workspace(space.model, dataclasses.replace(held, seen=known))
+    apart = Workspace(space.model, with_seen(held, known))
     told = pages.overview.overview(apart, 2)["seen"]
     wrong = space.model.cut(2).predict(held.histograms) != held.collection.labels
     assert (told["n_seen"], told["n_new"]) == (seen.sum(), (~seen).sum())
@@ -157,15 +156,12 @@ def test_explanations_say_whether_their_model_has_seen_the_item(space, stored, a
     seen = np.arange(len(held)) == 0
     for compared, exact, other in ((every, True, "has not seen"), (seen, False, "is not known")):
         known = SeenItems(space.ids, seen, compared, exact=exact)
-        apart = Workspace(space.model, dataclasses.replace(held, seen=known))
+        apart = Workspace(space.model, with_seen(held, known))
         told = [pages.items.item(apart, 5, number)["explains"] for number in (0, 1)]
         assert told[0] == "the final model at 5 groups, which was trained on this item"
         assert told[1].startswith("the final model at 5 groups")
         assert other in told[1]
-    assert (
-        "is not known"
-        in pages.items.item(Workspace(space.model, dataclasses.replace(held, seen=None)), 5, 0)["explains"]
-    )
+    assert "is not known" in pages.items.item(Workspace(space.model, with_seen(held, None)), 5, 0)["explains"]
     for number in (0, 1):  # predicted by the folds, explained by the model
         told = pages.items.item(stored, 5, number)
         assert told["held_out"]

@@ -161,7 +161,7 @@ def test_an_edited_model_before_its_edits(opened, tmp_path):
     word = opened.model.word_names[int(opened.model.cut(5).groups()[0][0])]
     edited = opened.model.apply([{"edit": "move", "n_groups": 5, "words": [word], "to": 1}])
     if opened.origin.is_index:
-        index = opened.items.index
+        index = ItemIndex.load(opened.origin.path)
         rows = {size: row for size, row in index.answers.rows.items() if size in edited.heads}
         answers = index.answers.replaced(rows, index.answers.protocol)
         path = dataclasses.replace(index, model=edited, answers=answers).save(tmp_path / "edited.index")

@@ -10,7 +10,6 @@ import pytest
 
 from bagwise import Model, fit_model
 from bagwise.app.explorer import Server, pages, workspace_of
-from bagwise.app.explorer.items import CountedItems, StoredItems
 from bagwise.app.training.group_data import hierarchy_tree
 from bagwise.sources import Collection
 from small_sources import table, write_text_folder
@@ -61,7 +60,7 @@ def test_a_loaded_model_has_the_items_of_a_source_or_none(fitted, tmp_path):
     model = Model.load(fitted.save(tmp_path / "texts.bagwise"))
     assert workspace_of(model).items is None
     space = workspace_of(model, fitted.result.data.collection)
-    assert isinstance(space.items, CountedItems)
+    assert not space.items.stored
     assert space.cut().error == pytest.approx(np.mean(model.predict(space.items.histograms) != space_labels(space)))
     assert workspace_of(fitted.cut(2)).cut().model.n_groups == 2
 
@@ -74,7 +73,7 @@ def test_rows_of_measurements_are_counted(tmp_path):
     X, y = table()
     ids = [str(k) for k in range(len(y))]
     counts = fit_model(Collection.from_matrix(X, ids, [(name,) for name in y]), n_groups=3, folds=2)
-    assert isinstance(workspace_of(counts).items, StoredItems)
+    assert workspace_of(counts).items.histograms is None
     measured = fit_model(Collection.from_matrix(X - 1.5, ids, [(name,) for name in y]), n_groups=3, folds=2)
     tree = hierarchy_tree(measured)
     assert tree.of == "columns"
@@ -87,7 +86,11 @@ def test_rows_of_measurements_are_counted(tmp_path):
     one = pages.groups.group(space, 3, 0)
     assert one["share"] == pytest.approx(one["n_words"] / 12)
     assert {word["total"] for word in one["words"]} == {None}
-    assert isinstance(space.items, CountedItems)
+    assert space.items.histograms is not None
+    np.testing.assert_array_equal(
+        space.cut().answers.predicted, measured.result.held_out_top.at(measured.path.sizes.index(3)).predicted
+    )
+    assert space.items.held_out.all()
     assert len(space.items.index.search(X[:1] - 1.5, 3)[0]) == 3
     renamed = counts.rename_groups({0: "first"})
     assert workspace_of(renamed).cut().name(0) == "first"

@@ -15,7 +15,6 @@ from bagwise.app import FitOptions, ItemIndex, run_fit
 from bagwise.app.explorer import Workspace, editor, open_workspace, serving
 from bagwise.app.explorer.app import make_app
 from bagwise.app.explorer.editor import Editor, Refused, described
-from bagwise.app.explorer.items import CountedItems
 from bagwise.app.explorer.security import Guard
 from bagwise.app.model.editor import EDITS
 from bagwise.app.training.item_answers import HELD_OUT
@@ -392,7 +391,7 @@ def test_an_index_by_groups_is_renamed_only(place, learned):
         place / "texts.index"
     )
     space = opened(place, learned, "index")
-    assert isinstance(space.items, CountedItems)
+    assert space.items.histograms is not None
     assert client(space)("overview")["steer"]["kinds"] == ["rename"]
     with pytest.raises(Exception, match="compared by the groups of its model"):
         space.editor.edit(JOIN, 0)

@@ -11,9 +11,10 @@ import pytest
 from bagwise.app import FitOptions, ItemIndex, run_fit
 from bagwise.app.explorer import Workspace, open_workspace, pages
 from bagwise.app.explorer.app import make_app, prepare
+from bagwise.app.explorer.python_lines import overview_lines
 from bagwise.app.index.item_index import index_of_fit
 from explorer_requests import respond
-from small_sources import write_image_folder, write_table
+from small_sources import table, write_image_folder, write_table
 
 
 def check_groups(stored, space, sizes):
@@ -97,7 +98,8 @@ def test_other_items_are_shown_as_from_their_source(tmp_path, modality):
     fit = run_fit(source, options)
     path = index_of_fit(fit, None, source, options).save(tmp_path / "one.index")
     stored, space = open_workspace(path), open_workspace(path, source)
-    assert type(stored.items) is not type(space.items)
+    assert stored.items.stored
+    assert not space.items.stored
     check_groups(stored, space, {fit.model.n_groups, 3})
     if modality == "images":
         one, other = (
@@ -111,7 +113,7 @@ def test_an_index_without_answers_is_counted(tmp_path, explored, space):
     path = dataclasses.replace(ItemIndex.load(explored), answers=None).save(tmp_path / "without.index")
     assert ItemIndex.load(path).answers is None
     opened = open_workspace(path)
-    assert type(opened.items) is type(space.items)
+    assert opened.items.stored is space.items.stored is False
     other = {"title": "", "facts": []}  # of another file, and its size
     assert pages.overview.overview(opened, 5) | other == pages.overview.overview(space, 5) | other
 
@@ -145,3 +147,31 @@ def test_what_pages_ask_first_is_prepared(explored):
     status, _, body = asyncio.run(respond(make_app(space), "GET", "/api/hierarchy", {}, b""))
     assert (status, json.loads(body)) == (200, kept)
     assert space.items.ready
+
+
+def test_measurements_have_the_answers_of_their_index(tmp_path):
+    """Their index holds no words, which are counted from its source; answers of cross-validation are kept."""
+    X, y = table()
+    rows = [f"{','.join(map(str, row))},{name}" for row, name in zip((X - 1.5).tolist(), y, strict=True)]
+    source = tmp_path / "rows.csv"
+    source.write_text("\n".join([",".join([*(f"c{k}" for k in range(X.shape[1])), "label"]), *rows]))
+    options = FitOptions(n_groups=3, folds=2, label="label")
+    fit = run_fit(source, options)
+    assert fit.model.column_shift is not None
+    path = index_of_fit(fit, None, source, options).with_map().save(tmp_path / "rows.index")
+    space = open_workspace(path)
+    assert space.items.stored
+    assert space.items.held_out.all()
+    size = fit.model.path.sizes.index(3)
+    np.testing.assert_array_equal(space.cut(3).answers.predicted, fit.held_out_top.at(size).predicted)
+    assert space.cut(3).error == pytest.approx(fit.model.path.errors[size], abs=0.1)
+    assert pages.overview.overview(space, 3)["held_out"]["n"] == len(y)
+    assert pages.search.similar(space, None, 0, pages.search.SearchQuery(4))["hits"]
+    names = {}
+    lines = overview_lines(space, 3)
+    exec(compile(lines, "lines", "exec"), names)
+    assert names["confusion"].tolist() == space.cut(3).confusion.tolist()
+    source.unlink()
+    told = []
+    assert open_workspace(path, note=told.append).items is None
+    assert "no items are shown" in told[0]

@@ -52,7 +52,7 @@ def read_only(tmp_path, monkeypatch):
         ("compare", "gone", "--page", "OUT.html"),
         ("list", "gone", "--out", "OUT.csv"),
         ("index", "gone", "gone", "--out", "OUT.index"),
-        ("index", "gone", "gone", "--out", "OUT.shards", "--workers", "1"),
+        ("index", "gone", "gone", "--out", "OUT.index", "--workers", "1"),
         ("transform", "gone", "gone", "--out", "OUT.csv"),
         ("transform", "gone", "gone", "--out", "OUT.parquet"),
         ("evaluate", "gone", "gone", "--page", "OUT.html"),

@@ -46,7 +46,7 @@ def test_what_unequal_groups_are():
     assert unequal_groups(groups, np.ones(200)) is None
     totals = np.ones(200)
     totals[[0, 5]] = 1e5  # in two groups of 40
-    assert "2 of 40 groups hold 99.9% of all occurrences" in unequal_groups(groups, totals)
+    assert "2 of 40 groups hold 99.9 % of all occurrences" in unequal_groups(groups, totals)
     totals[10] = 1e5  # in three: one third is elsewhere
     assert unequal_groups(groups, totals) is None
     assert unequal_groups(groups[:20], totals[:20]) is None  # 4 groups: two of them are not few

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from bagwise import BagwiseError
-from bagwise._io.tensors import read_tensors, write_tensors
+from bagwise._io.tensors import FileKind
 from bagwise.app import FitOptions, ItemIndex, run_fit
 from bagwise.app.index.cluster_edits import measure_clusters
+from bagwise.app.index.index_files import FILE
 from bagwise.app.index.item_clusters import ItemClusters
-from bagwise.app.index.item_index import _TENSORS
-from bagwise.app.model.files import INDEX_KIND
 from bagwise.sources import Collection
 
 N_WORDS, N_KINDS = 16, 4
@@ -216,8 +215,8 @@ def test_what_would_change_nothing_is_refused(index):
 def test_damaged_histories_are_refused(index, tmp_path, change):
     edited = index.edit_clusters([{"edit": "join_clusters", "clusters": [0, 1]}])
     path = edited.edit_clusters([{"edit": "split_cluster", "cluster": 0}]).save(tmp_path / "edited.index")
-    header, tensors = read_tensors(path, INDEX_KIND, {1: _TENSORS})
+    header, tensors = FILE.load(path, lambda *parts: parts)
     header["clusters"]["edits"][-1] |= change
-    write_tensors(path, INDEX_KIND, 1, header, tensors)
+    FileKind(FILE.name, None, None).save(path, header, tensors)
     with pytest.raises(BagwiseError, match=r"is damaged: its clusters ha[vs]e?"):
         ItemIndex.load(path)

@@ -7,13 +7,14 @@ import pytest
 import scipy.sparse as sp
 
 from bagwise import BagIndex, BagwiseError, Model
-from bagwise._io.tensors import read_tensors, write_tensors
+from bagwise._io.tensors import FileKind
 from bagwise.app import FitOptions, ItemIndex, evaluate_model, run_fit
 from bagwise.app.index.index_changes import with_model
+from bagwise.app.index.index_files import FILE
 from bagwise.app.index.index_words import IndexedWords
-from bagwise.app.index.item_index import _TENSORS, index_of_fit
+from bagwise.app.index.item_index import index_of_fit
 from bagwise.app.index.shared_terms import search_shared
-from bagwise.app.model.files import INDEX_KIND, model_bytes
+from bagwise.app.model.files import model_bytes
 from bagwise.app.training.item_answers import HELD_OUT, NEW, TRAINING
 from bagwise.metrics import average_precision
 from bagwise.retrieval.blocks import InvertedBlock
@@ -234,15 +235,15 @@ def test_edited_groups_are_compared(without_classes):
     [
         ({"blend": {"word_weight": 1.5}}, "word_weight must be a number from 0 to 1; got 1.5"),
         ({"blend": {"word_weight": True}}, "got True"),
-        ({"blend": None}, "its blend is None; expected a number for word_weight"),
+        ({"blend": None}, "its blend is None; expected object"),
         ({"by": "classes"}, "it has the tensors"),
     ],
 )
 def test_damaged_blends_of_groups_are_refused(without_classes, tmp_path, change, told):
     model, rows, X, _ = without_classes
     path = ItemIndex.build(model, rows, X).save(tmp_path / "items.index")
-    header, tensors = read_tensors(path, INDEX_KIND, {1: _TENSORS})
-    write_tensors(path, INDEX_KIND, 1, header | change, tensors)
+    header, tensors = FILE.load(path, lambda *parts: parts)
+    FileKind(FILE.name, None, None).save(path, header | change, tensors)
     with pytest.raises(BagwiseError, match=told):
         ItemIndex.load(path)
 
@@ -366,12 +367,12 @@ def test_similar_items_are_those_of_a_search(known, by):
 def test_damaged_answers_are_refused(validated, tmp_path, change, message):
     fit, X, codes = validated
     path = ItemIndex.build(fit.model, collection(X, codes), X).save(tmp_path / "one.index")
-    header, tensors = read_tensors(path, INDEX_KIND, {1: _TENSORS})
+    header, tensors = FILE.load(path, lambda *parts: parts)
     for name, act in change.items():
         place = tensors if name in tensors else header["answers"]
         place[name] = act(place[name])
     kept = {name: value for name, value in header.items() if name not in ("kind", "schema")}
-    write_tensors(path, INDEX_KIND, 1, kept, tensors)
+    FileKind(FILE.name, None, None).save(path, kept, tensors)
     with pytest.raises(BagwiseError, match=f"is damaged: .*{message}"):
         ItemIndex.load(path)
 
@@ -387,7 +388,7 @@ def test_answers_before_edits_are_kept_with_edited_models(validated, tmp_path):
     assert (answers.sizes, answers.unedited.sizes) == ((60,), index.answers.sizes)
     for found, wanted in zip(answers.unedited.top.arrays, index.answers.top.arrays, strict=True):
         np.testing.assert_array_equal(found, wanted)
-    header, tensors = read_tensors(path, INDEX_KIND, {1: _TENSORS})
+    header, tensors = FILE.load(path, lambda *parts: parts)
     header = {name: value for name, value in header.items() if name not in ("kind", "schema")}
     before = header["answers"]["unedited"]
     some = {name: value for name, value in tensors.items() if name != "unedited_answer_scores"}
@@ -400,7 +401,7 @@ def test_answers_before_edits_are_kept_with_edited_models(validated, tmp_path):
         ({**before, "protocol": "x" * 201}, tensors, "have the protocol"),
         ({**before, "exact": True}, tensors, "expected protocol and sizes"),
     ):
-        write_tensors(path, INDEX_KIND, 1, {**header, "answers": {**header["answers"], "unedited": told}}, held)
+        FileKind(FILE.name, None, None).save(path, {**header, "answers": {**header["answers"], "unedited": told}}, held)
         with pytest.raises(BagwiseError, match=f"is damaged: .*{message}"):
             ItemIndex.load(path)
 

@@ -7,11 +7,10 @@ import pytest
 import scipy.linalg
 import scipy.sparse as sp
 
-from bagwise._io.tensors import read_tensors, write_tensors
+from bagwise._io.tensors import FileKind
 from bagwise.app import ItemIndex, fit_model
-from bagwise.app.index.item_index import _TENSORS
+from bagwise.app.index.index_files import FILE
 from bagwise.app.index.item_map import ItemMap, spectral_vectors
-from bagwise.app.model.files import INDEX_KIND
 from bagwise.codebooks.manifold.target import embed
 from bagwise.errors import BagwiseError
 from bagwise.sources import Collection
@@ -58,8 +57,8 @@ def test_many_items_are_arranged_by_few_products():
     X, kinds = histograms(1500, 300, 4)
     calls = []
     vectors, _, found = spectral_vectors(sp.csr_array(X), 3, progress=lambda *told: calls.append(told))
-    assert 2 < len(calls) < 20
-    assert calls[-1] == ("arranging items", 24, 24)
+    assert calls == [("arranging items", number, 0) for number in range(1, len(calls) + 1)]
+    assert len(calls) < 150
     W = dense_graph(X)
     image = W @ vectors / W.sum(axis=1, keepdims=True)
     values = (vectors * image).sum(axis=0)
@@ -238,11 +237,11 @@ def damage(header, tensors, what):
 )
 def test_damaged_maps_are_refused(index, tmp_path, what, message):
     path = index.with_map().save(tmp_path / "one.index")
-    header, tensors = read_tensors(path, INDEX_KIND, {1: _TENSORS})
+    header, tensors = FILE.load(path, lambda *parts: parts)
     tensors = {name: array.copy() for name, array in tensors.items()}
     header = {name: value for name, value in header.items() if name not in ("kind", "schema")}
     damage(header, tensors, what)
-    write_tensors(path, INDEX_KIND, 1, header, tensors)
+    FileKind(FILE.name, None, None).save(path, header, tensors)
     with pytest.raises(BagwiseError, match=message):
         ItemIndex.load(path)
 

@@ -136,14 +136,14 @@ def cluster(
 def _held_by(path: Any) -> str | None:
     """Tell whether a place holds a model or an index, by what is in it; for an address, by its ending."""
     from bagwise._io.tensors import kind_of
-    from bagwise.app.model.files import is_item_index, is_sharded
+    from bagwise.app.model.files import is_item_index
     from bagwise.runtime import KIND
 
     if isinstance(path, Url):
         return "model" if str(path).endswith(".bagwise") else None
     if kind_of(path) == KIND:
         return "model"
-    return "index" if is_item_index(path) or is_sharded(path) else None
+    return "index" if is_item_index(path) else None
 
 
 def _wrong_order(source: Any, items: Any) -> BagwiseError:
@@ -259,12 +259,6 @@ def _cluster_index(
 ) -> None:
     """Cluster the items of an index by what it holds of them, and keep the clusters in it."""
     from bagwise.app import change_index
-    from bagwise.app.model.files import is_sharded
-
-    if is_sharded(path):
-        raise BagwiseError(
-            f"{path} is an index in shards, which keeps no clusters. Give the model and the items instead."
-        )
 
     def change(now: Any) -> Any:
         if now.clusters is not None and not force:

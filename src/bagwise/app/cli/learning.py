@@ -135,8 +135,6 @@ def fit(
     check_outputs([outputs.model, outputs.index], force)
     check_outputs([outputs.report], force, "--page" if page is not None else "--out")
     check_outputs([markdown], force, "--markdown", folder_allowed=True)
-    if scheduler is not None or workers is not None:
-        check_outputs([outputs.shards], force, folder_allowed=True)
     from bagwise.distributed import connected
 
     with connected(scheduler, workers) as client:
@@ -287,17 +285,17 @@ def run_fit(
 
         saved = compacted(session, saved, fitted.data.collection if evaluation is None else evaluation.collection)
     session.wrote(saved.save(outputs.model), "model")
-    if outputs.index is not None and outputs.shards is not None:
+    if outputs.index is not None:
+        from bagwise.app.index.building import index_of_parted_fit
         from bagwise.app.index.item_index import index_of_fit
 
-        made = with_map(session, index_of_fit(fitted, evaluation, source, options), map_method)
-        session.wrote(made.save(outputs.index), "index")
-        if fitted.data.rows is not None:  # the index above is of a sample
-            from bagwise.app import shards_of_fit
-
-            session.wrote(shards_of_fit(fitted, outputs.shards, options=options).folder, "shards")
-        elif outputs.shards.exists():
-            session.note(f"{outputs.shards} is the index of another fit: {outputs.index} has all items of this one.")
+        if fitted.data.rows is not None:
+            index_of_parted_fit(fitted, evaluation, outputs.index, options)
+            if map_method != "none":
+                session.note("The index has no map: for that, this process would hold the words of all items.")
+        else:
+            with_map(session, index_of_fit(fitted, evaluation, source, options), map_method).save(outputs.index)
+        session.wrote(outputs.index, "index")
     if outputs.report is not None or outputs.markdown is not None:
         from bagwise.app import fit_report_data
         from bagwise.app.report import write_markdown, write_report

@@ -14,7 +14,7 @@ from bagwise.app.cli.options import LOOK, OTHERS, Force, ModelPath, command
 from bagwise.app.cli.outputs import check_outputs, output_file
 from bagwise.app.cli.printing import printable
 from bagwise.app.cli.session import Session
-from bagwise.app.cli.using import in_shards, load_model
+from bagwise.app.cli.using import load_model
 from bagwise.app.cli.verifying import describe_cache, describe_file, is_other_file, verify_file
 from bagwise.errors import BagwiseError
 
@@ -35,7 +35,7 @@ def info(
     ] = None,
 ) -> None:
     """Show what a model, an index, a file or a cache holds."""
-    from bagwise.app.model.files import is_item_index, is_sharded
+    from bagwise.app.model.files import is_item_index
 
     if (path is None) == (cache is None):
         raise BagwiseError("Give one: a FILE, or a folder of a cache by --cache DIR.")
@@ -48,16 +48,15 @@ def info(
     if is_other_file(path):
         describe_file(session, path)
         return
-    if not is_item_index(path) and not is_sharded(path):
+    if not is_item_index(path):
         _print_model(session, load_model(path))
         return
-    from bagwise.app.index.shards import ShardedIndex, open_index
+    from bagwise.app import ItemIndex
 
-    opened = open_index(path)
-    parts = f" {in_shards(opened)}" if isinstance(opened, ShardedIndex) else ""
-    session.say(f"index of {how_many(len(opened), opened.model.modality)}{parts}, compared by {opened.described}")
+    opened = ItemIndex.load(path)
+    session.say(f"index of {how_many(len(opened), opened.model.modality)}, compared by {opened.described}")
     session.say(f"source: {printable(opened.source)}")
-    method = None if isinstance(opened, ShardedIndex) or opened.map is None else opened.map.method
+    method = None if opened.map is None else opened.map.method
     session.say(f"map: {method or 'none'}")
     session.say()
     told = {"n_items": len(opened), "by": opened.by, "metric": opened.metric, "source": opened.source}

@@ -73,11 +73,6 @@ class FitOutputs:
         self.index = None if no_index else base.with_name(f"{base.name}.index")
         self.markdown = markdown
 
-    @property
-    def shards(self) -> Path | None:
-        """The index of all items, where that in one file is of a sample."""
-        return None if self.index is None else self.index.with_suffix(".shards")
-
     def all(self) -> list[Path]:
         """Return all paths."""
         return [path for path in (self.model, self.report, self.index, self.markdown) if path is not None]

@@ -5,15 +5,14 @@ from __future__ import annotations
 import dataclasses
 import os
 import tempfile
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from bagwise._io.atomic import check_writable
-from bagwise._io.storage import Storage, Url, absolute
+from bagwise._io.storage import Url, absolute
 from bagwise._utils.text import how_many, shortened
 from bagwise.app.cli.answering import row_of
 from bagwise.app.cli.options import (
@@ -35,7 +34,7 @@ from bagwise.app.cli.options import (
 from bagwise.app.cli.outputs import check_outputs, check_page, name_of_source, output_file
 from bagwise.app.cli.printing import printable
 from bagwise.app.cli.session import Session
-from bagwise.app.cli.using import check_map_method, counted, in_shards, load_model, tell_of, with_map
+from bagwise.app.cli.using import check_map_method, counted, load_model, tell_of, with_map
 from bagwise.errors import BagwiseError, unknown_name
 
 __all__ = ["index", "search"]
@@ -60,9 +59,7 @@ def index(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="File of the index. Default: NAME.index; with changes, the index itself. On a cluster, a folder of "
-            "shards, NAME.shards, or its URL.",
-            parser=source_path,
+            help="File of the index. Default: NAME.index; with changes, the index itself.",
         ),
     ] = None,
     by: Annotated[
@@ -79,8 +76,8 @@ def index(
         str | None,
         typer.Option(
             "--map",
-            help="Map of the items, for bagwise explore: spectral (default), tsne or none. With changes: arrange all "
-            "items anew; default: place those that are added by their neighbours.",
+            help="Map of the items, for bagwise explore: spectral (default), tsne or none (default on a cluster). With "
+            "changes: arrange all items anew; default: place those that are added by their neighbours.",
         ),
     ] = None,
     add: Annotated[
@@ -112,11 +109,6 @@ def index(
     if map_method is not None:
         check_map_method(map_method)
     on_cluster = scheduler is not None or workers is not None
-    if isinstance(out, Url) and not on_cluster:
-        raise BagwiseError(
-            f"Only an index in shards is written to a URL, got --out {out}. Add --workers N or --scheduler ADDRESS, or "
-            "give a file of this machine."
-        )
     if add is not None or remove:
         new = {"SOURCE": source, "--by": by, "--metric": metric, "--scheduler": scheduler, "--workers": workers}
         for name, given in new.items():
@@ -133,24 +125,22 @@ def index(
         raise unknown_name("--metric", metric, METRICS)
     if by not in ("auto", *SIMILARITIES):
         raise unknown_name("--by", by, ("auto", *SIMILARITIES))
-    if on_cluster:
-        for name, value in (("--metric", metric), ("--map", map_method)):
-            if value is not None:
-                raise BagwiseError(
-                    f"{name} {value} is for an index in one file, but a cluster writes shards. Remove it."
-                )
-        _write_shards(session, model, network, source, out, by, force, fit_options(options), (scheduler, workers))
-        return
     target = output_file(out, Path(f"{name_of_source(source)}.index"))
     check_outputs([target], force)
     chosen = fit_options(options)
     loaded = load_model(model, network)
-    collection, histograms = counted(session, loaded, source, chosen)
-    made = ItemIndex.build(
-        loaded, collection, histograms, source=absolute(source), options=chosen, by=by, metric=metric
-    )
-    made = with_map(session, made, map_method or "spectral")
-    made.save(target)
+    if on_cluster:
+        made = _built_by_workers(session, loaded, source, target, by, metric, chosen, (scheduler, workers))
+        if map_method not in (None, "none"):
+            made = with_map(session, made, map_method)
+            made.save(target)
+    else:
+        collection, histograms = counted(session, loaded, source, chosen)
+        made = ItemIndex.build(
+            loaded, collection, histograms, source=absolute(source), options=chosen, by=by, metric=metric
+        )
+        made = with_map(session, made, map_method or "spectral")
+        made.save(target)
     session.say(
         f"{how_many(len(made), loaded.modality)}, {how_many(loaded.n_groups, 'groups')}, compared by {made.described}"
     )
@@ -158,45 +148,28 @@ def index(
     session.wrote(target, "index")
 
 
-def _write_shards(
+def _built_by_workers(
     session: Session,
-    model: Path,
-    network: Path | None,
+    model: Any,
     source: Path,
-    out: Path | Url | None,
+    target: Path,
     by: str,
-    force: bool,
+    metric: str | None,
     options: Any,
     cluster: tuple[str | None, int | None],
-) -> None:
-    """Index items on a cluster, in shards."""
-    from bagwise.app import build_shards, open_items
-    from bagwise.app.model.files import SHARDS_FILE, is_sharded
+) -> Any:
+    """Write an index of items that the workers of a cluster read, and return it."""
+    from bagwise.app import build_index, open_items
     from bagwise.distributed import connected
     from bagwise.distributed.executors import executor_of
 
-    if isinstance(out, Url):
-        target: Path | Url = out
-        if not force and Storage.of(out).exists(SHARDS_FILE):
-            raise BagwiseError(f"{out} exists already. Give --force to replace it, or another name with --out.")
-        Storage.of(out).check_writable()
-    else:
-        default = Path(f"{name_of_source(source)}.shards")
-        target = out if out is not None and is_sharded(out) else output_file(out, default)
-        check_outputs([target], force, folder_allowed=True)
-    loaded = load_model(model, network)
     with connected(*cluster) as client:
-        collection = open_items(loaded, source, options, executor_of(client, session.progress))
+        collection = open_items(model, source, options, executor_of(client, session.progress))
         tell_of(session, collection)
         how: dict[str, Any] = {"client": client, "progress": session.progress, **options.to_dict()}
-        made = build_shards(loaded, collection, target, by="words" if by == "auto" else by, **how)
+        made = build_index(model, collection, target, by=by, metric=metric, **how)
     session.progress.clear()
-    if by == "auto" and loaded.classes:
-        session.note("Shards compare items by words; classes count in an index in one file only.")
-    about = f"{how_many(len(made), loaded.modality)} {in_shards(made)}"
-    session.say(f"{about}, {how_many(loaded.n_groups, 'groups')}, compared by {made.described}")
-    session.answer(n_items=len(made), modality=loaded.modality, by=made.by, metric=made.metric)
-    session.wrote(target, "shards")
+    return made
 
 
 def _change(
@@ -214,17 +187,12 @@ def _change(
     """Remove items from an index and add others; items are read before the file is locked."""
     from bagwise.app import ItemIndex, change_index, open_items
     from bagwise.app.index.index_changes import known_ids
-    from bagwise.app.model.files import is_sharded, model_bytes
+    from bagwise.app.model.files import model_bytes
 
     if out is not None:
         check_outputs([out], force)
     if replace and add is None:
         raise BagwiseError("--replace is for --add, which names the new items.")
-    if is_sharded(path):
-        raise BagwiseError(
-            f"{path} is an index in shards, which --add and --remove do not change. Build it again from all items by: "
-            "bagwise index MODEL SOURCE --workers N --force"
-        )
     opened, gone = ItemIndex.load(path, network=network), _ids(remove)
     check_writable(out or path)
     left = opened.remove(gone)  # what is wrong is told before items are described
@@ -341,11 +309,7 @@ def search(
     session: Session,
     index: Annotated[
         Path,
-        typer.Argument(
-            metavar="INDEX",
-            help="Index, from bagwise fit or bagwise index: a file, or a folder of shards or its URL.",
-            parser=source_path,
-        ),
+        typer.Argument(metavar="INDEX", help="Index, from bagwise fit or bagwise index."),
     ],
     query: Annotated[
         list[Path] | None,
@@ -375,29 +339,21 @@ def search(
     **options: Any,
 ) -> None:
     """Find items that are similar to an image, a text or a row."""
+    from bagwise.app import ItemIndex
     from bagwise.app.index.results_data import IndexedItems
-    from bagwise.app.index.shards import ShardedIndex, open_index
     from bagwise.distributed import connected
-    from bagwise.distributed.executors import executor_of
 
     if not query and not query_text:
         raise BagwiseError("There is no query. Give a file, or --query-text for texts.")
     if page is not None or open_page:
         check_page(page, force)
-    opened = open_index(index, network=network)
+    opened = ItemIndex.load(index, network=network)
     opened.wanted(by)
-    if (scheduler is not None or workers is not None) and not isinstance(opened, ShardedIndex):
-        raise BagwiseError(
-            f"{index} is an index in one file, which is searched in this process; --scheduler and --workers are for "
-            "indexes in shards. Remove them."
-        )
     items, answers = IndexedItems(opened, source), []
     with connected(scheduler, workers) as client:
-        search: Callable[..., Any] = opened.search
-        if isinstance(opened, ShardedIndex):
-            search = partial(opened.find, client=executor_of(client, session.progress))
+        searched = opened if client is None else opened.searched_by(client, index, session.progress)
         asked = _queries(session, opened, query or [], query_text or [], row, fit_options(options))
-        for name, shown, hits, weight in _found(asked, opened, search, k + _SPARE, by):
+        for name, shown, hits, weight in _found(asked, searched, k + _SPARE, by):
             itself = [] if isinstance(shown, str) else items.of_query(shown, hits)
             hits = [hit for hit in hits if keep_query or hit.id not in itself][:k]
             answers.append(_Answer(name, shown, hits, weight, itself))
@@ -422,7 +378,7 @@ def search(
 
 
 def _found(
-    queries: Iterator[tuple[list[str], list[Any], Any]], opened: Any, search: Callable[..., Any], k: int, by: str | None
+    queries: Iterator[tuple[list[str], list[Any], Any]], opened: Any, k: int, by: str | None
 ) -> Iterator[tuple[str, Any, list[Any], float | None]]:
     """Yield the name of each query, the item, what was found, and the weight of classes; None without words.
 
@@ -437,7 +393,7 @@ def _found(
         if len(known):
             rows = histograms[known]
             for number, own, weight in zip(
-                known, search(rows, k, by=by), opened.class_weights(rows, by=by).tolist(), strict=True
+                known, opened.search(rows, k, by=by), opened.class_weights(rows, by=by).tolist(), strict=True
             ):
                 hits[number], weights[number] = own, weight
         yield from zip(names, shown, hits, weights, strict=True)
@@ -511,7 +467,7 @@ def _page_names(page: Path | None, n: int, force: bool) -> list[Path]:
 def _write_pages(
     session: Session,
     items: Any,
-    index: Path | Url,
+    index: Path,
     answers: list[_Answer],
     pages: list[Path],
     show: bool,

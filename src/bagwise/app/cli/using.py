@@ -35,7 +35,7 @@ from bagwise.app.cli.printing import printable
 from bagwise.app.cli.session import Session
 from bagwise.errors import BagwiseError, unknown_name
 
-__all__ = ["check_map_method", "counted", "evaluate", "in_shards", "load_model", "tell_of", "transform"]
+__all__ = ["check_map_method", "counted", "evaluate", "load_model", "tell_of", "transform"]
 __all__ += ["with_map"]
 
 _MOST_CLASSES = 12
@@ -168,27 +168,22 @@ def evaluate(
 
 def load_model(path: Path, network: Path | None = None) -> Any:
     """Load a model, or that of an index, with the network that it names; raise if the path does not exist."""
-    from bagwise._io.tensors import kind_of
     from bagwise.app.model import Model
-    from bagwise.runtime import KIND
 
     if isinstance(path, Url):
         return Model.load(path, network=network)
     if not path.exists():
         raise BagwiseError(f"{path} does not exist. Create a model with: bagwise fit SOURCE")
-    if kind_of(path) != KIND:
-        from bagwise.app.model.files import is_item_index, is_sharded
+    try:
+        return Model.load(path, network=network)
+    except BagwiseError:
+        from bagwise.app.model.files import is_item_index
 
-        if is_item_index(path) or is_sharded(path):
-            from bagwise.app.index.shards import open_index
+        if not is_item_index(path):
+            raise
+        from bagwise.app import ItemIndex
 
-            return open_index(path, network=network).model
-    return Model.load(path, network=network)
-
-
-def in_shards(index: Any) -> str:
-    """Say of how many files an index in shards is."""
-    return "in 1 shard" if len(index.shards) == 1 else f"in {len(index.shards):,} shards"
+        return ItemIndex.load(path, network=network).model
 
 
 def counted(session: Session, model: Any, source: Any, options: Any, client: Any = None) -> tuple[Any, Any]:

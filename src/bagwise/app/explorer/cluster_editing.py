@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bagwise.app.explorer.items import CountedItems, Items
+from bagwise.app.explorer.items import Items
 from bagwise.app.index.cluster_edits import ClusterMeasured, edit_clusters, measure_clusters, undo_cluster_edit
 from bagwise.app.index.cluster_history import CLUSTER_EDITS
 from bagwise.app.index.index_words import IndexedWords
@@ -50,6 +50,11 @@ class ClusterEditing:
         self._measured: OrderedDict[bytes, ClusterMeasured] = OrderedDict()
         self._lock = threading.RLock()
 
+    @property
+    def _counts(self) -> Any:
+        """Counts of the words of the items; None if only the index knows them."""
+        return None if self.items is None else self.items.histograms
+
     def of_all(self, index: ItemIndex) -> bool:
         """Whether the items that are shown are those of the index."""
         return self.items is not None and tuple(self.items.ids) == index.ids
@@ -61,7 +66,7 @@ class ClusterEditing:
         if not self.of_all(index):
             return "The items that are shown are not those of the index, whose clusters are left alone."
         held = index.model.column_shift is None and (IndexedWords.of(index) is not None or index.by == "groups")
-        if not held and not isinstance(self.items, CountedItems):
+        if not held and self._counts is None:
             return f"This index of items compared by {index.described} does not hold what they are clustered by."
         return ""
 
@@ -80,10 +85,7 @@ class ClusterEditing:
         key = hashlib.blake2b(index.model.lookup.tobytes(), digest_size=16).digest()
         with self._lock:
             if self._data is None or self._data[0] != key:
-                counts = None
-                if isinstance(self.items, CountedItems):
-                    counts = self.items.histograms
-                self._data = key, cluster_data(index, counts)
+                self._data = key, cluster_data(index, self._counts)
             return self._data[1]
 
     def edited(self, index: ItemIndex, edit: Mapping[str, Any]) -> ItemClusters:
@@ -103,8 +105,7 @@ class ClusterEditing:
         most = min(int(data.known.sum()), MOST_CLUSTERS)
         if n_clusters is not None and n_clusters > most:
             raise BagwiseError(f"At most {most:,} clusters can be made of these items; got {n_clusters:,}.")
-        counts = self.items.histograms if isinstance(self.items, CountedItems) else None
-        made = index.with_clusters(n_clusters, histograms=counts).clusters
+        made = index.with_clusters(n_clusters, histograms=self._counts).clusters
         assert made is not None
         return made.compared_with(index.labels)
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from bagwise._io.locks import locked
 from bagwise._io.stamps import content_stamp
 from bagwise.app.explorer.cluster_editing import ClusterEditing, clusters_of
-from bagwise.app.explorer.items import StoredItems
+from bagwise.app.explorer.items import Items
 from bagwise.app.explorer.workspace import Cut, Workspace
 from bagwise.app.index.cluster_edits import ClusterMeasured, described_edit, with_edited
 from bagwise.app.index.cluster_history import CLUSTER_EDITS
@@ -170,7 +170,7 @@ class Editor:
         self.space, self.path, self.read_only = space, path, read_only
         self.lock = threading.RLock()
         self.changed: Callable[[Workspace], None] = lambda space: None
-        if index is None and isinstance(space.items, StoredItems):
+        if index is None and space.items is not None and space.items.stored:
             index = space.items.index
         answers = None if index is None else index.answers
         self._index = index
@@ -269,7 +269,8 @@ class Editor:
         assert items is not None
         assert learned is not None
         try:
-            words, counts = items.weighted_words(model, learned), items.counts(learned)
+            words = items.words.words(learned)
+            counts = None if items.histograms is None else items.histograms[np.flatnonzero(learned)]
             steering = Steering(model, words, items.codes[learned], counts)
             self._progress = (0, len(steering.splits) + 1)
             steering.prepare(lambda step, done, total: setattr(self, "_progress", (done, total)))
@@ -330,11 +331,11 @@ class Editor:
             return
         if isinstance(step.found, Steered) and derived is not None and derived["n_groups"] == step.model.n_groups:
             step.model = step.found.put_into(step.model)
-        if isinstance(items, StoredItems) and step.model.n_groups not in step.rows:
+        if items is not None and items.stored and step.model.n_groups not in step.rows:
             row = self._answers(step, items)
             step.rows = step.rows if row is None else {**step.rows, step.model.n_groups: row}
 
-    def _answers(self, step: Step, items: StoredItems) -> TopClasses | None:
+    def _answers(self, step: Step, items: Items) -> TopClasses | None:
         """Return answers at the number of groups of a step; None while those of held-out items are not known."""
         model, held_out = step.model, items.held_out
         if model.n_groups not in model.heads or (held_out is not None and not isinstance(step.found, Steered)):
@@ -501,7 +502,7 @@ class Editor:
         items = self.space.items
         if self._index is not None:
             self._index = self._edited_index(step)
-            if isinstance(items, StoredItems):
+            if items is not None and items.stored:
                 items = items.edited(self._index)
         self.space = self.space.edited(step.model, items, revision)
         self.space.clusters = step.clusters
@@ -526,7 +527,7 @@ class Editor:
     def keep_map(self, found: ItemMap) -> str:
         """Give the index a map and save it; return in words where the map is kept."""
         with self.lock:
-            if self._index is None or self.path is None or not isinstance(self.space.items, StoredItems):
+            if self._index is None or self.path is None or self.space.items is None or not self.space.items.stored:
                 return "It is kept until the explorer ends."
             self._index = replace(self._index, map=found)
             if self.read_only:

@@ -88,6 +88,16 @@ class Lines:
         """Whether items are shown as an index knows them."""
         return self.origin.is_index and self.origin.source is None
 
+    @property
+    def words(self) -> str:
+        """Add what tells the words of items that are shown as an index knows them; return how to make it."""
+        assert self.space.items is not None
+        if self.space.items.histograms is None:
+            self.use("bagwise.app.index.index_words", "IndexedWords")
+            return "IndexedWords.of(index)"
+        self.items().use("bagwise.app.index.index_words", "CountedWords")
+        return "CountedWords(index.model, index.model.histograms(items))"
+
     def items(self) -> Lines:
         """Open the items."""
         if "items" not in self._has:
@@ -157,9 +167,8 @@ class Lines:
         self.second_model(found)
         origin = other.space.origin
         if other.recounts and self.stored:
-            self.use("bagwise.app.index.index_words", "IndexedWords")
             return self.add(
-                "words = IndexedWords.of(index)",
+                f"words = {self.words}",
                 "predicted = [model.classes[k] for k in model.head.scores(words.features(model)).argmax(axis=1)]",
                 "scores_2 = model_2.head.scores(words.features(model_2))",
                 "predicted_2 = [model_2.classes[k] for k in scores_2.argmax(axis=1)]",
@@ -241,8 +250,7 @@ def _class_weights(lines: Lines) -> None:
         lines.add("weights = sum_cells(model.head.coef, model.n_groups)")
     elif lines.stored:
         lines.use("bagwise.app.training.group_data", "class_weights_of_spread")
-        lines.use("bagwise.app.index.index_words", "IndexedWords")
-        lines.add("weights = class_weights_of_spread(model, IndexedWords.of(index).spread(model))")
+        lines.add(f"weights = class_weights_of_spread(model, {lines.words}.spread(model))")
     else:
         lines.items().use("bagwise.app.training.group_data", "class_weights")
         lines.add("weights = class_weights(model, model.transform(items))")
@@ -295,8 +303,7 @@ def _conditions(lines: Lines, query: ItemQuery, found: Comparison | None) -> lis
         wanted.append("seen[k]" if query.seen == "training" else "not seen[k]")
     if query.group is not None:
         if lines.stored:
-            lines.use("bagwise.app.index.index_words", "IndexedWords")
-            lines.add(f"has_group = IndexedWords.of(index).items_with(model.groups()[{query.group:d}])")
+            lines.add(f"has_group = {lines.words}.items_with(model.groups()[{query.group:d}])")
         else:
             lines.items().add(
                 "features = model.transform(items)",
@@ -379,8 +386,7 @@ def search_lines(
     if by == "groups":
         features = 'model.group(histograms, normalize=("l1",))'
         if lines.stored:
-            lines.use("bagwise.app.index.index_words", "IndexedWords")
-            features = 'IndexedWords.of(index).features(model, ("l1",))'
+            features = f'{lines.words}.features(model, ("l1",))'
         lines.add(f"index = index.compared_by_groups(model, {features}, {metric or 'hellinger'!r})")
     how = f", by={by!r}" if by and by != "groups" else ""
     if isinstance(query, int):

@@ -9,10 +9,10 @@ from dataclasses import replace
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from bagwise.app.explorer.items import CountedItems, Items, StoredItems
+from bagwise.app.explorer.items import Items
 from bagwise.app.explorer.serving import Server, count_items
 from bagwise.app.explorer.workspace import Workspace
-from bagwise.app.index.index_words import IndexedWords
+from bagwise.app.index.index_words import CountedWords, IndexedWords
 from bagwise.app.index.item_index import index_of_fit
 from bagwise.app.model import Model
 from bagwise.app.options import FitOptions
@@ -158,7 +158,7 @@ def workspace_of(
     title = str(model.provenance.get("source", ""))
     if source is not None:
         read = FitOptions() if options is None else options
-        return Workspace(model, count_items(model, source, read, progress=progress, note=note), title=title)
+        return Workspace(model, count_items(model, source, read, progress=progress, note=note)[0], title=title)
     items = _items_of_fit(model, model.result) if isinstance(model, FittedModel) else None
     return Workspace(model, items, title=title)
 
@@ -169,10 +169,5 @@ def _items_of_fit(model: Model, fit: Fit) -> Items:
     fit = replace(fit, model=model, held_out_top=fit.held_out_top if same else None)
     data = fit.data
     index = index_of_fit(fit, None, data.collection, FitOptions())
-    words = None if index.answers is None else IndexedWords.of(index)
-    if words is not None:
-        return StoredItems(index, words, data.collection)
-    codes = data.collection.codes_in(model.classes)
-    return CountedItems(
-        data.collection, data.histograms, codes, data.collection.source, None, data.samples, lambda: index
-    )
+    words = IndexedWords.of(index) or CountedWords(model, data.histograms)
+    return Items(index, words, data.collection, data.samples or None)

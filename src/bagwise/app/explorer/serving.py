@@ -16,13 +16,12 @@ from bagwise._io.stamps import content_stamp
 from bagwise._utils.extras import require
 from bagwise.app.explorer.comparison import Other
 from bagwise.app.explorer.editor import Editor
-from bagwise.app.explorer.items import CountedItems, Items, StoredItems
+from bagwise.app.explorer.items import Items
 from bagwise.app.explorer.opening import PageFile
 from bagwise.app.explorer.workspace import Origin, Workspace
-from bagwise.app.index.index_words import IndexedWords
+from bagwise.app.index.index_words import CountedWords, IndexedWords
 from bagwise.app.index.item_index import ItemIndex, is_item_index
 from bagwise.app.model import Model
-from bagwise.app.model.files import is_sharded
 from bagwise.app.options import FitOptions
 from bagwise.app.training.comparing import same_vocabulary, same_weighting
 from bagwise.app.training.items import N_SAMPLED_ITEMS, count_words, open_items
@@ -79,7 +78,6 @@ def open_workspace(
     place = Path(path)
     if not place.exists():
         raise BagwiseError(f"{place} does not exist. Create a model with: bagwise fit SOURCE")
-    _check_one_file(place)
     stamp = None if read_only else content_stamp(place)  # first: what changes it from here on is noticed
     opened = ItemIndex.load(place, network=network) if is_item_index(place) else None
     model = Model.load(place, network=network) if opened is None else opened.model
@@ -90,65 +88,54 @@ def open_workspace(
         Editor(space, place, opened, read_only=read_only, stamp=stamp)
         return space
 
-    if source is None and opened is not None and opened.answers is not None and len(opened):
-        words = IndexedWords.of(opened)
+    known = opened if source is None and opened is not None and len(opened) else None
+    if known is not None and known.answers is not None:
+        words = IndexedWords.of(known)
         if words is not None:
-            return ready(StoredItems(opened, words))
-    known = opened if source is None else None
-    if source is None and opened is not None and opened.source:
-        if os.path.exists(opened.source):
-            source, options = opened.source, FitOptions.from_mapping(opened.reading)
+            return ready(Items(known, words))
+    if known is not None and known.source:
+        if os.path.exists(known.source):
+            source, options = known.source, FitOptions.from_mapping(known.reading)
         else:
-            note(f"{opened.source} does not exist any more, so no items are shown. Give their location as SOURCE.")
+            note(f"{known.source} does not exist any more, so no items are shown. Give their location as SOURCE.")
     if source is None:
         return ready()
-    items = count_items(model, source, options, progress=progress, note=note)
-    if known is not None and known.map is not None and tuple(items.ids) == known.ids:
-        items.mapped.give(known.map)
-    return ready(items, items.collection.source, options.changed())
+    items, where = count_items(model, source, options, known, progress=progress, note=note)
+    return ready(items) if items.stored else ready(items, where, options.changed())
 
 
 def count_items(
     model: Model,
     source: Any,
     options: FitOptions,
+    known: ItemIndex | None = None,
     *,
     progress: Progress | None = None,
     note: Callable[[str], None] = lambda text: None,
-) -> CountedItems:
-    """Count the words of the items of a source; see `open_workspace`."""
+) -> tuple[Items, str]:
+    """Count the words of the items of a source, and return them and the source; see `open_workspace`.
+
+    They are those of the index `known`, if that has the same ids, or of an index that is made here.
+    """
     collection = open_items(model, source, options)
     n_samples = N_SAMPLED_ITEMS if model.modality == "images" else 0
     found = count_words(model, collection, options, n_samples=n_samples, progress=progress)
     if found.skipped:
         note(f"{len(found.skipped)} of {len(collection)} items could not be read and are not shown.")
         collection = collection[found.kept]
-    seen = seen_items(model, collection, found.matrix)
-    where = Path(collection.source).name or collection.source
-
-    def index() -> ItemIndex:
-        return ItemIndex.build(model, collection, found.matrix, options=options)
-
-    codes = collection.codes_in(model.classes)
-    return CountedItems(collection, found.matrix, codes, where, seen, found.samples, index)
+    index, seen = known, None
+    if index is None or tuple(collection.ids) != index.ids:
+        index = ItemIndex.build(model, collection, found.matrix, options=options, answered=False)
+    if index.answers is None:
+        seen = seen_items(model, collection, found.matrix)
+    words = CountedWords(model, found.matrix)
+    return Items(index, words, collection, found.samples, seen), collection.source
 
 
 def _workspace(model: Model, items: Items | None, origin: Origin) -> Workspace:
     space = Workspace(model, items, title=Path(origin.path).stem)
     space.origin = origin
     return space
-
-
-def _check_one_file(place: Path) -> None:
-    """Raise an error for an index in shards, which has too many items for one process."""
-    if is_sharded(place):
-        beside = place.with_suffix(".index")
-        advice = "Index some of the items without --workers."
-        if beside.exists():
-            advice = (
-                f"Open the index in one file that bagwise fit writes beside it, with a sample of the items: {beside}"
-            )
-        raise BagwiseError(f"{place} is an index in shards, whose items the explorer cannot show. {advice}")
 
 
 def open_other(
@@ -180,13 +167,12 @@ def open_other(
     items, place = space.items, Path(path)
     if not place.exists():
         raise BagwiseError(f"{place} does not exist. Give a model or an index to compare with.")
-    _check_one_file(place)
     if items is None:
         return Other(place.stem, open_workspace(path, progress=progress, note=note))
     if not is_item_index(place):
         model = Model.load(path)
-        stored = isinstance(items, StoredItems)
-        if same_vocabulary(space.model, model) and (not stored or same_weighting(space.model, model)):
+        counted = items.histograms is not None
+        if same_vocabulary(space.model, model) and (counted or same_weighting(space.model, model)):
             return Other(place.stem, _workspace(model, None, Origin(str(place), False)), recounts=True)
         source, reading = _source_of(space, options)
         opened = open_workspace(path, source, reading, progress=progress, note=note)
@@ -204,9 +190,9 @@ def open_other(
 
 def _source_of(space: Workspace, options: FitOptions | None) -> tuple[Any, FitOptions | None]:
     """Return where the items of a workspace can be read, and how."""
-    if isinstance(space.items, CountedItems):
+    assert space.items is not None
+    if space.items.collection is not None:
         return space.items.collection, options
-    assert isinstance(space.items, StoredItems)
     index = space.items.index
     if not index.source or not os.path.exists(index.source):
         raise BagwiseError(

@@ -262,11 +262,6 @@ class Workspace:
         other.__dict__.update({name: self.__dict__[name] for name in shared if name in self.__dict__})
         return other
 
-    @property
-    def searchable(self) -> bool:
-        """Whether items can be searched."""
-        return self.items is not None and self.items.searchable
-
     @cached_property
     def ids(self) -> list[str]:
         """Ids of the items."""

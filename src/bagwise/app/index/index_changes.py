@@ -24,7 +24,15 @@ from bagwise.retrieval.class_blend import ClassBlend
 from bagwise.retrieval.group_blend import GroupBlend
 from bagwise.sources.collection import Collection
 
-__all__ = ["change_index", "known_ids", "takes_other_groups", "with_items", "with_model", "without_items"]
+__all__ = [
+    "change_index",
+    "known_ids",
+    "likely_classes",
+    "takes_other_groups",
+    "with_items",
+    "with_model",
+    "without_items",
+]
 
 _NAMED = 3  # ids that an error names
 
@@ -88,7 +96,7 @@ def with_items(index: ItemIndex, collection: Collection, histograms: Any, replac
         scores = class_scores(model, histograms)
         new = ClassBlend.of(scores, blend.settings)
         certainty = np.concatenate([blend.certainty, new.certainty])
-        classes = np.concatenate([_likely_classes(index), scores.argmax(axis=1)])
+        classes = np.concatenate([likely_classes(index), scores.argmax(axis=1)])
         blend = ClassBlend.from_items(certainty, classes, scores.shape[1], blend.settings)
     rows = index.index.copy()
     add_rows(rows, model, histograms, index.by, blend, scores)
@@ -139,7 +147,7 @@ def without_items(index: ItemIndex, ids: Sequence[str]) -> ItemIndex:
     away = np.setdiff1d(np.arange(len(index)), kept)
     blend = index.blend
     if isinstance(blend, ClassBlend):
-        classes = _likely_classes(index)[kept]
+        classes = likely_classes(index)[kept]
         blend = ClassBlend.from_items(blend.certainty[kept], classes, len(blend.typical), blend.settings)
     return replace(
         index,
@@ -187,7 +195,7 @@ def _named(ids: Sequence[str]) -> str:
     return ", ".join(repr(id) for id in ids[:_NAMED]) + (", …" if len(ids) > _NAMED else "")
 
 
-def _likely_classes(index: ItemIndex) -> NDArray[np.int64]:
+def likely_classes(index: ItemIndex) -> NDArray[np.int64]:
     """Return the most likely class of each item, by what the index holds of its classes."""
     model, parts = index.model, [np.empty(0, dtype=np.int64)]
     first = model.n_cells * model.hierarchy.n_words if index.by == "both" else 0

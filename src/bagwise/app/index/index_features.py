@@ -15,7 +15,16 @@ from bagwise.retrieval.bag_index import BagIndex
 from bagwise.retrieval.class_blend import ClassBlend
 from bagwise.retrieval.group_blend import GroupBlend
 
-__all__ = ["SIMILARITIES", "add_rows", "chosen_by", "class_scores", "features", "second_features", "weighted_words"]
+__all__ = [
+    "SIMILARITIES",
+    "above_shift",
+    "add_rows",
+    "chosen_by",
+    "class_scores",
+    "features",
+    "second_features",
+    "weighted_words",
+]
 __all__ += ["word_frequencies"]
 
 SIMILARITIES = ("words", "groups", "classes", "both")
@@ -63,19 +72,19 @@ def second_features(model: Model, histograms: Any, blend: ClassBlend | GroupBlen
     """Return what a blend compares items by beside words: scores of classes, or groups with unit norm."""
     if isinstance(blend, ClassBlend):
         return class_scores(model, histograms)
-    return model.group(_above_shift(model, histograms), normalize=("l1", "power"))
+    return model.group(above_shift(model, histograms), normalize=("l1", "power"))
 
 
 def features(model: Model, histograms: Any, by: str, metric: str) -> Any:
     """Return what items are compared by, where that is words or groups."""
     if by == "groups":
-        return model.group(_above_shift(model, histograms), normalize=("l1",))
+        return model.group(above_shift(model, histograms), normalize=("l1",))
     return weighted_words(model, histograms) if metric == "inner" else word_frequencies(model, histograms)
 
 
 def weighted_words(model: Model, histograms: Any) -> Any:
     """Return weighted words, with unit norm over all vocabularies that an item has words of."""
-    given = as_histograms(_above_shift(model, histograms), model.n_cells * model.hierarchy.n_words)
+    given = as_histograms(above_shift(model, histograms), model.n_cells * model.hierarchy.n_words)
     if model.norm == "l2":
         return model.weighting.apply(given, model.n_cells) / np.sqrt(len(model.vocabularies))
     return normalize_rows(word_frequencies(model, given), "power")
@@ -83,7 +92,7 @@ def weighted_words(model: Model, histograms: Any) -> Any:
 
 def word_frequencies(model: Model, histograms: Any) -> Any:
     """Return relative frequencies of words, the same sum in each vocabulary; measurements are scaled before."""
-    given = as_histograms(_above_shift(model, histograms), model.n_cells * model.hierarchy.n_words)
+    given = as_histograms(above_shift(model, histograms), model.n_cells * model.hierarchy.n_words)
     weights = model.weighting.weights if model.term == "count" else None
     plain = WordWeighting("count", weights, "l1", model.vocabularies, model.column_shift)
     return plain.apply(given, model.n_cells) / len(model.vocabularies)
@@ -92,10 +101,10 @@ def word_frequencies(model: Model, histograms: Any) -> Any:
 def class_scores(model: Model, histograms: Any) -> NDArray[np.float64]:
     """Return scores of classes, by the classifier of the most groups that the model has: usually one on all words."""
     size = max(model.heads)
-    return model.heads[size].scores(model.group(_above_shift(model, histograms), size))
+    return model.heads[size].scores(model.group(above_shift(model, histograms), size))
 
 
-def _above_shift(model: Model, histograms: Any) -> Any:
+def above_shift(model: Model, histograms: Any) -> Any:
     """Return histograms; measurements below what the model was fitted to count as the least."""
     if model.column_shift is None:
         return histograms

@@ -1,4 +1,4 @@
-"""Words of the items of an index, read from the features by which it compares items."""
+"""Words of the items of an index: read from the features by which it compares items, or counted from their source."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bagwise._utils.threads import map_in_order, number_of_threads
+from bagwise.app.index.index_features import above_shift
 from bagwise.app.index.item_index import ItemIndex
 from bagwise.app.model.model import Model
 from bagwise.app.model.vectorizers import group_features, normalize_features
@@ -20,7 +21,7 @@ from bagwise.app.training.group_data import spread
 from bagwise.retrieval._plain import BLOCK_ITEMS
 from bagwise.retrieval.blocks import InvertedBlock
 
-__all__ = ["IndexedWords"]
+__all__ = ["CountedWords", "IndexedWords"]
 
 # Steps that normalise groups by a factor that does not depend on how words are grouped.
 _FREE_STEPS = ((), ("l1",), ("power",), ("l1", "power"))
@@ -87,11 +88,9 @@ class IndexedWords:
 
     def _undone(self, rows: Any) -> Any:
         rows = rows.astype(np.float64)
-        return (
-            (rows.multiply(rows) if sp.issparse(rows) else rows**2) * self.factor
-            if self.squared
-            else rows * self.factor
-        )
+        if self.squared:
+            rows = rows.power(2) if sp.issparse(rows) else rows**2
+        return rows * self.factor
 
     def words(self, chosen: NDArray[np.bool_]) -> sp.csr_array:
         """Return the words of some items, shape (n_chosen, n_cells * d)."""
@@ -131,10 +130,11 @@ class IndexedWords:
         """Return the features of all items for a cut of the model, as `Model.group` gives them."""
         steps, parts = model.normalize if normalize is None else normalize, []
         members, ends = groups_in_order(model)
+        membership = sp.csc_array((np.ones(len(members)), members, np.concatenate([[0], ends])))
         for block in self.index.index.blocks():
-            if model.n_cells == 1 and isinstance(block, InvertedBlock):
-                sums = block.group_sums(members, ends, self.squared) * self.factor
-                parts.append(normalize_features(sums, steps))
+            if model.n_cells == 1 and isinstance(block, InvertedBlock):  # faster than by rows
+                sums = self._undone(block.columns()[:, : self.n_columns]) @ membership
+                parts.append(normalize_features(sp.csr_array(sums), steps))
             else:
                 words = self._undone(block.rows()[:, : self.n_columns])
                 parts.append(group_features(words, model.lookup, model.n_groups, model.n_cells, steps))
@@ -151,3 +151,45 @@ def groups_in_order(model: Model) -> tuple[NDArray[np.int64], NDArray[np.int64]]
     (array([0, 2, 1]), array([2, 3]))
     """
     return np.argsort(model.lookup, kind="stable"), np.cumsum(np.bincount(model.lookup, minlength=model.n_groups))
+
+
+class CountedWords:
+    """The words of the items of an index, counted from their source: what `IndexedWords` tells, for any index.
+
+    Parameters
+    ----------
+    model : Model
+        Which weights words.
+    histograms : CSR array or ndarray of shape (n_items, n_cells * d)
+        Counts of the words of all items.
+    """
+
+    def __init__(self, model: Model, histograms: Any) -> None:
+        self.model, self.histograms = model, histograms
+        self._last: tuple[Model, Any] | None = None  # a cut, and its features
+
+    def of_model(self, index: ItemIndex) -> CountedWords:
+        """Return the same words for the same items, of an index whose model has other groups."""
+        return CountedWords(index.model, self.histograms)
+
+    def items_with(self, words: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Tell which items have at least one of these words, in any cell."""
+        cells = np.arange(self.model.n_cells)[:, np.newaxis] * self.model.hierarchy.n_words
+        return np.asarray(abs(self.histograms[:, (cells + words).ravel()]).sum(axis=1)).ravel() > 0
+
+    def words(self, chosen: NDArray[np.bool_]) -> Any:
+        """Return the weighted words of some items, shape (n_chosen, n_cells * d)."""
+        return self.model.weighting.apply(self.histograms[np.flatnonzero(chosen)], self.model.n_cells)
+
+    def spread(self, model: Model) -> NDArray[np.float64]:
+        """Return the standard deviation of each feature of a cut of the model."""
+        return spread(self.features(model))
+
+    def features(self, model: Model, normalize: Sequence[str] | None = None) -> Any:
+        """Return the features of all items for a cut of the model, as `Model.group` gives them."""
+        if normalize is not None:
+            return model.group(above_shift(model, self.histograms), normalize=tuple(normalize))
+        last = self._last
+        if last is None or last[0] is not model:
+            self._last = last = model, model.group(self.histograms)
+        return last[1]

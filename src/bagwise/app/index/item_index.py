@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -13,7 +14,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bagwise._io.storage import absolute
-from bagwise._io.tensors import PackedStrings, read_tensors, tensor, write_tensors
 from bagwise._utils.checks import check_integer
 from bagwise._utils.matrices import first_not_finite
 from bagwise.app.index.index_features import (
@@ -25,18 +25,17 @@ from bagwise.app.index.index_features import (
     second_features,
     weighted_words,
 )
-from bagwise.app.index.item_clusters import CLUSTER_TENSORS, ItemClusters
-from bagwise.app.index.item_map import MAP_TENSORS, ItemMap
-from bagwise.app.model.files import INDEX_KIND, is_item_index, model_bytes, read_model
+from bagwise.app.index.item_clusters import ItemClusters
+from bagwise.app.index.item_map import ItemMap
+from bagwise.app.model.files import is_item_index
 from bagwise.app.model.model import Model
 from bagwise.app.model.vectorizers import Progress
 from bagwise.app.options import FitOptions
-from bagwise.app.training.item_answers import ANSWER_TENSORS, UNEDITED_TENSORS, ItemAnswers, TopClasses
-from bagwise.app.training.items import READING, first_labels, reading_of
+from bagwise.app.training.item_answers import ItemAnswers, TopClasses
+from bagwise.app.training.items import first_labels, reading_of
 from bagwise.errors import BagwiseError, parameter_name, unknown_name
 from bagwise.retrieval.bag_index import BagIndex
 from bagwise.retrieval.class_blend import BlendSettings, ClassBlend
-from bagwise.retrieval.files import TENSORS as INDEX_TENSORS
 from bagwise.retrieval.group_blend import GroupBlend
 from bagwise.sources.collection import Collection
 from bagwise.sources.frames import is_frame
@@ -48,27 +47,12 @@ if TYPE_CHECKING:
 
 __all__ = ["SIMILARITIES", "Found", "ItemIndex", "index_of_fit"]
 
-_SCHEMA, _PREFIX = 1, "index."
-_TENSORS = {f"{_PREFIX}{name}": spec for name, spec in INDEX_TENSORS.items()} | {
-    "labels": tensor("int64", "n_items", low=-1),
-    "ids": tensor("uint8", "n_id_bytes"),
-    "id_offsets": tensor("int64", "n_items + 1"),
-    "model": tensor("uint8", "n_model_bytes", mapped=True),  # a file as `Model.save` writes it
-    "certainty": tensor("float32", "n_items", low=0, high=1, finite=True, optional=True),
-    "typical": tensor("float32", "n_classes", low=0, high=1, finite=True, optional=True),
-}
-_TENSORS |= {name: replace(spec, optional=True) for name, spec in (ANSWER_TENSORS | MAP_TENSORS).items()}
-_TENSORS |= UNEDITED_TENSORS | CLUSTER_TENSORS
 # Metrics by which items are compared, unless another one is given.
 _METRICS = {"words": "inner", "groups": "hellinger", "classes": "inner", "both": "inner"}
 # Clusters of a map: as many as classes, within these bounds; the default if there are none.
 _LEAST_CLUSTERS, _MOST_CLUSTERS, _DEFAULT_CLUSTERS = 2, 20, 10
 
-# Model, index, header, ids, labels, blend, answers, map and clusters of a file.
 _Blend: TypeAlias = "ClassBlend | GroupBlend | None"
-_Parts: TypeAlias = (
-    "tuple[Model, BagIndex, dict[str, Any], Any, Any, _Blend, ItemAnswers | None, ItemMap | None, ItemClusters | None]"
-)
 
 
 class Found(NamedTuple):
@@ -151,6 +135,7 @@ class ItemIndex:
         metric: str | None = None,
         settings: BlendSettings | None = None,
         held_out: TopClasses | None = None,
+        answered: bool = True,
     ) -> ItemIndex:
         """Index items.
 
@@ -172,6 +157,8 @@ class ItemIndex:
             For classes.
         held_out : TopClasses, default=None
             Answers of cross-validation for the first items, see `Fit.held_out_top`.
+        answered : bool, default=True
+            Whether the index has answers for the items.
 
         Returns
         -------
@@ -186,7 +173,7 @@ class ItemIndex:
             blend = ClassBlend.of(scores, settings)
         add_rows(index, model, histograms, by, blend, scores)
         labels, reading = first_labels(collection), reading_of(options)
-        answers = ItemAnswers.of(model, collection, histograms, held_out)
+        answers = ItemAnswers.of(model, collection, histograms, held_out) if answered else None
         return cls(model, index, tuple(collection.ids), labels, os.fspath(source), reading, by, blend, answers)
 
     def __len__(self) -> int:
@@ -234,6 +221,24 @@ class ItemIndex:
         if self.by != "both":
             return self.named(*self.index.search(self.plain_rows(histograms), k))
         return self.named(*self._blended(*self.blended_parts(histograms), wanted, k))
+
+    def searched_by(self, client: Any, path: str | os.PathLike[str], progress: Progress | None = None) -> ItemIndex:
+        """Return the index, whose searches are done by the workers of a Dask cluster, block by block.
+
+        Parameters
+        ----------
+        client : distributed.Client
+        path : path
+            File that the index was loaded from. Workers map it where it is, so that they must share its folder.
+        progress : callable, default=None
+            See `fit_model`.
+        """
+        from bagwise.app.index.index_files import load_features
+        from bagwise.distributed.executors import executor_of
+        from bagwise.distributed.searching import SearchedByWorkers
+
+        searched: Any = SearchedByWorkers(self.index, path, load_features, executor_of(client, progress))
+        return replace(self, index=searched)
 
     def blended_parts(self, histograms: Any) -> tuple[Any, Any]:
         """Return what the blend of the index takes of queries: words, and scores of classes or groups."""
@@ -572,38 +577,9 @@ class ItemIndex:
         To change an index that other processes may change too, use `change_index`: of two that load, change and save
         it, one would undo the change of the other.
         """
-        classes = sorted({label for label in self.labels if label is not None})
-        number = {label: k for k, label in enumerate(classes)}
-        index_header, index_tensors = self.index.to_tensors()
-        header = {
-            "source": self.source,
-            "reading": dict(self.reading),
-            "classes": classes,
-            "index": index_header,
-            "by": self.by,
-        }
-        ids = PackedStrings.of(self.ids)
-        tensors = {f"{_PREFIX}{name}": content for name, content in index_tensors.items()} | {
-            "labels": np.array([-1 if label is None else number[label] for label in self.labels], dtype=np.int64),
-            "ids": ids.text,
-            "id_offsets": ids.offsets,
-            "model": np.frombuffer(model_bytes(self.model), dtype=np.uint8),
-        }
-        if isinstance(self.blend, GroupBlend):
-            header["blend"] = self.blend.to_header()
-        elif self.blend is not None:
-            header["blend"] = self.blend.settings.to_header()
-            tensors |= {"certainty": self.blend.certainty, "typical": self.blend.typical}
-        if self.answers is not None:
-            header["answers"], answers = self.answers.to_parts()
-            tensors |= answers
-        if self.map is not None:
-            header["map"], places = self.map.to_parts()
-            tensors |= places
-        if self.clusters is not None:
-            header["clusters"], clusters = self.clusters.to_parts()
-            tensors |= clusters
-        return write_tensors(path, INDEX_KIND, _SCHEMA, header, tensors, private=True)
+        from bagwise.app.index.index_files import FILE, index_to_parts
+
+        return FILE.save(path, *index_to_parts(self), private=True)
 
     @classmethod
     def load(
@@ -624,18 +600,11 @@ class ItemIndex:
             raise BagwiseError(f"{place} does not exist. Create an index by: bagwise index MODEL SOURCE")
         if not is_item_index(place):
             raise BagwiseError(f"{place} is not an index. Create one by: bagwise index MODEL SOURCE")
-        try:
-            parts = _read_file(place, verify, trust_pattern)
-            model, index, header, ids, codes, blend, answers, places, clusters = parts
-            about = _check_items(header, ids, codes, index.ids)
-            found = cls(model, index, *about, header["by"], blend, answers, places, clusters)
-        except _Damaged as error:
-            raise BagwiseError(f"{place} is damaged: {error}") from error
-        return found if network is None else replace(found, model=model.with_network(network))
+        from bagwise.app.index.index_files import FILE, index_from_parts
 
-
-class _Damaged(BagwiseError):
-    """The parts of a file are inconsistent; the caller adds the name of the file."""
+        make = partial(index_from_parts, verify=verify, trust_pattern=trust_pattern)
+        found: ItemIndex = FILE.load(place, make, mmap=True, verify=verify)
+        return found if network is None else replace(found, model=found.model.with_network(network))
 
 
 def index_of_fit(fit: Fit, evaluation: Evaluation | None, source: Any, options: FitOptions) -> ItemIndex:
@@ -648,75 +617,3 @@ def index_of_fit(fit: Fit, evaluation: Evaluation | None, source: Any, options: 
         histograms = sp.vstack(both, format="csr") if sp.issparse(histograms) else np.concatenate(both)
     place = "" if isinstance(source, Collection) or is_frame(source) else absolute(source)
     return ItemIndex.build(fit.model, collection, histograms, source=place, options=options, held_out=fit.held_out_top)
-
-
-def _read_file(path: Path, verify: bool, trust_pattern: bool) -> _Parts:
-    header, tensors = read_tensors(path, INDEX_KIND, {_SCHEMA: _TENSORS}, mmap=True, verify=verify)
-    arrays = {name: tensors[f"{_PREFIX}{name}"] for name in INDEX_TENSORS}
-    try:
-        index = BagIndex.from_tensors(_object(header, "index"), arrays, verify=verify)
-        ids = PackedStrings(tensors["ids"], tensors["id_offsets"]).tolist()
-        model = read_model(tensors["model"], Model, trust_pattern=trust_pattern)
-        blend = _read_blend(header, tensors, model, index)
-        answers = ItemAnswers.from_parts(header.get("answers"), tensors, model)
-        places = ItemMap.from_parts(header.get("map"), tensors)
-        clusters = ItemClusters.from_parts(header.get("clusters"), tensors, model)
-        return model, index, header, ids, tensors["labels"].tolist(), blend, answers, places, clusters
-    except BagwiseError as error:
-        raise _Damaged(str(error)) from error
-
-
-def _read_blend(header: Mapping[str, Any], tensors: Mapping[str, Any], model: Model, index: BagIndex) -> _Blend:
-    """Read what is blended with words, or the classes that items are compared by."""
-    by, has = header.get("by"), [name for name in ("certainty", "typical") if name in tensors]
-    if by not in SIMILARITIES:
-        raise _Damaged(f"its by is {by!r:.100}; expected one of {', '.join(SIMILARITIES)}.")
-    by_groups = by == "both" and not model.heads
-    if len(has) != (2 if by in ("classes", "both") and not by_groups else 0):
-        raise _Damaged(
-            f"its by is {by!r}, its model {model!r}, and it has the tensors {has}; both or none belong to it."
-        )
-    if by_groups:
-        n_columns = model.n_cells * (model.hierarchy.n_words + model.n_groups)
-        if index.n_words not in (None, n_columns):
-            raise _Damaged(
-                f"it has {index.n_words} columns; expected {n_columns} for the words and groups of its model."
-            )
-        return GroupBlend.from_header(header.get("blend"))
-    if not has:
-        return None
-    if not model.heads or len(tensors["typical"]) != len(model.classes):
-        raise _Damaged(f"it has {len(tensors['typical'])} classes, and its model {model!r} none, or others.")
-    return ClassBlend(tensors["certainty"], tensors["typical"], BlendSettings.from_header(header.get("blend")))
-
-
-def _object(header: Mapping[str, Any], name: str) -> dict[str, Any]:
-    if not isinstance(header.get(name), dict):
-        raise _Damaged(f"its {name} is {header.get(name)!r:.100}; expected a JSON object.")
-    return header[name]
-
-
-def _check_items(
-    header: Mapping[str, Any], ids: Any, codes: Any, numbers: NDArray[Any]
-) -> tuple[tuple[str, ...], tuple[str | None, ...], str, dict[str, Any]]:
-    """Check that the parts of an index are consistent; return its ids, labels, source and reading options."""
-    classes: Any = header.get("classes")
-    n_items = len(numbers)
-    reading = _object(header, "reading")
-    for name, values, kind in (("ids", ids, str), ("labels", codes, int), ("classes", classes, str)):
-        if not isinstance(values, list) or not all(type(value) is kind for value in values):
-            raise _Damaged(f"its {name} must be a list of {kind.__name__}, got {values!r:.100}.")
-    if not len(ids) == len(codes) == n_items or max(codes, default=-1) >= len(classes):
-        raise _Damaged(
-            f"it has {n_items} histograms, {len(ids)} ids, and {len(codes)} labels that number up to "
-            f"{max(codes, default=-1)} of {len(classes)} classes."
-        )
-    if not np.array_equal(numbers, np.arange(n_items)):
-        raise _Damaged(f"its items are numbered {numbers[:5].tolist()} …; expected numbers from 0.")
-    # they become options of opening a source; no others are accepted
-    texts = all(value is None or type(value) is str for value in reading.values())
-    if not texts or not reading.keys() <= set(READING):
-        raise _Damaged(f"its reading is {reading!r:.100}; expected texts for {', '.join(READING)}.")
-    if not isinstance(header.get("source"), str):
-        raise _Damaged(f"its source is {header.get('source')!r:.100}; expected a path.")
-    return tuple(ids), tuple(None if code < 0 else classes[code] for code in codes), header["source"], reading

@@ -29,8 +29,8 @@ _MOST_SPECTRAL, _MOST_TSNE = 200_000, 5000
 _LEAST_TSNE = 4
 _TSNE_DIMENSIONS, _PERPLEXITY, PLACED_BY = 50, 30, 5
 MOST_CLUSTERS = 1000
-# Block Lanczos: vectors of a block, blocks, and when eigenvectors are accepted.
-_BLOCK, _MOST_BLOCKS, _TOLERANCE = 8, 24, 1e-6
+# Items whose matrix of similarities is computed, and when other eigenvectors are accepted.
+_FEW, _TOLERANCE = 200, 1e-6
 _NOTHING = 1e-10
 _BATCH = 4096
 
@@ -55,7 +55,7 @@ class ItemMap:
     cosine similarity, each item with all others; the two coordinates are the eigenvectors of the graph's random-walk
     Laplacian with the smallest eigenvalues beside the constant one [1]_. To the weight of each edge 1/n of the mean
     degree is added [2]_: few items that are like nothing else would otherwise be all that the map shows. The matrix of
-    similarities is never computed: for n items with m words in all, O(m + 200 n) memory, and O(m) time for each of
+    similarities is never computed: for n items with m words in all, O(m + 50 n) memory, and O(m) time for each of
     about 100 products. Of more than 200,000 items so many are drawn at random, and the others are placed by their
     similarities to these (Nyström extension), about where they would be if they were among them.
 
@@ -209,57 +209,44 @@ def spectral_vectors(
     ``(D - W) e = λ D e`` with the smallest λ > 0, in columns of unit length whose largest entry is positive. Columns of
     eigenvalue λ = 1, on which items do not differ, are zero.
 
-    Returns the vectors, the diagonal of D, and 1 - λ, which is 0 for columns of zeros. Block Lanczos with full
-    orthogonalisation on ``D^-½ W D^-½``.
+    Returns the vectors, the diagonal of D, and 1 - λ, which is 0 for columns of zeros. Lanczos' method on
+    ``D^-½ W D^-½`` without its first eigenvector, which is constant; all eigenvectors of the matrix for a few items.
     """
+    from scipy.sparse.linalg import LinearOperator, eigsh  # deferred: takes long to import
+
     n = X.shape[0]
     if n == 0:
         return np.zeros((0, n_vectors)), np.zeros(0), np.zeros(n_vectors)
     own = np.asarray(X @ (X.T @ np.ones(n)))
     constant = own.mean() / n
     degrees = own + n * constant
-    scale = 1 / np.sqrt(degrees)[:, np.newaxis]
-    trivial = np.sqrt(degrees / degrees.sum())[:, np.newaxis]
+    scale, trivial = 1 / np.sqrt(degrees), np.sqrt(degrees / degrees.sum())
+    n_products = 0
 
-    def product(block: NDArray[np.float64]) -> NDArray[np.float64]:
-        scaled = scale * block
-        return scale * (X @ (X.T @ scaled) + constant * scaled.sum(axis=0))
+    def product(vector: NDArray[np.float64]) -> NDArray[np.float64]:
+        nonlocal n_products
+        n_products += 1
+        progress("arranging items", n_products, 0)
+        vector = vector.ravel()
+        scaled = scale * (vector - trivial * (trivial @ vector))
+        image = scale * (X @ (X.T @ scaled) + constant * scaled.sum())
+        return vector + image - trivial * (trivial @ image)  # plus 1: ARPACK does not take what maps all to zero
 
-    random = np.random.default_rng(random_state)
-    held = np.empty((n, 1 + _BLOCK * _MOST_BLOCKS), order="F")
-    held[:, :1] = trivial
-    basis, values, ritz, projected = held[:, :1], np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0))
-    block = _independent(random.normal(size=(n, _BLOCK)), basis)
-    for step in range(_MOST_BLOCKS):
-        progress("arranging items", step, _MOST_BLOCKS)
-        if not block.shape[1]:
-            break
-        old = basis.shape[1] - 1
-        basis = held[:, : 1 + old + block.shape[1]]
-        basis[:, 1 + old :] = block
-        image = product(block)
-        columns = basis[:, 1:].T @ image
-        grown = np.zeros((len(columns), len(columns)))
-        grown[:old, :old] = projected
-        grown[:, old:] = columns
-        grown[old:, :old] = columns[:old].T
-        projected = grown
-        values, ritz = np.linalg.eigh((projected + projected.T) / 2)
-        values, ritz = values[::-1][:n_vectors], ritz[:, ::-1][:, :n_vectors]
-        block = _independent(image, basis)
-        # what the next block has of the image of the Ritz vectors is their residual
-        residuals = np.linalg.norm((block.T @ image) @ ritz[old:], axis=0)
-        if len(values) == n_vectors and (residuals <= _TOLERANCE * values[0]).all():
-            break
-    progress("arranging items", _MOST_BLOCKS, _MOST_BLOCKS)
-    vectors, found = np.zeros((n, n_vectors)), np.zeros(n_vectors)
-    told = values > _NOTHING
-    found[: len(values)][told] = values[told]
-    vectors[:, : len(values)][:, told] = scale * (basis[:, 1:] @ ritz[:, told])
+    if n <= max(_FEW, 3 * n_vectors):
+        values, found = np.linalg.eigh(np.stack([product(column) for column in np.eye(n)]))
+    else:
+        start = np.random.default_rng(random_state).normal(size=n)
+        operator = LinearOperator((n, n), matvec=product, dtype=np.float64)
+        values, found = eigsh(operator, n_vectors, which="LA", v0=start - trivial * (trivial @ start), tol=_TOLERANCE)
+    values -= 1
+    order = np.argsort(-values)[:n_vectors]
+    order = order[values[order] > _NOTHING]
+    vectors, kept = np.zeros((n, n_vectors)), np.zeros(n_vectors)
+    kept[: len(order)], vectors[:, : len(order)] = values[order], scale[:, np.newaxis] * found[:, order]
     lengths = np.linalg.norm(vectors, axis=0)
     vectors /= np.where(lengths > 0, lengths, 1)
     largest = vectors[np.abs(vectors).argmax(axis=0), np.arange(n_vectors)]
-    return vectors * np.where(largest < 0, -1.0, 1.0), degrees, found
+    return vectors * np.where(largest < 0, -1.0, 1.0), degrees, kept
 
 
 def _extended(
@@ -278,17 +265,6 @@ def _extended(
     # D e (1 - λ) = W e, row by row
     images = (X @ (part.T @ vectors) + constant * vectors.sum(axis=0)) / degrees[:, np.newaxis]
     return np.divide(images, values, out=np.zeros_like(images), where=values > 0), degrees, len(chosen)
-
-
-def _independent(block: NDArray[np.float64], basis: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return an orthonormal basis of what columns have outside of the span of a basis; it may have no columns."""
-    size = float(np.linalg.norm(block))
-    for _ in range(2):
-        block = block - basis @ (basis.T @ block)
-    directions, values, _ = np.linalg.svd(block, full_matrices=False)
-    directions = directions[:, values > _NOTHING * size]
-    directions = directions - basis @ (basis.T @ directions)
-    return np.linalg.qr(directions)[0] if directions.shape[1] else directions
 
 
 def _clusters(

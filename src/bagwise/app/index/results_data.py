@@ -19,7 +19,6 @@ from bagwise.sources.places import FileContent
 
 if TYPE_CHECKING:
     from bagwise.app.index.item_index import Found, ItemIndex
-    from bagwise.app.index.shards import ShardedIndex
     from bagwise.app.report.data import SearchResults
     from bagwise.sources.collection import Collection
 
@@ -37,14 +36,14 @@ class IndexedItems:
 
     Parameters
     ----------
-    index : ItemIndex or ShardedIndex
+    index : ItemIndex
     place : path or URL, default=None
         Where the items are now. None: where they were, unless that is a URL: listing its items may take long.
     collection : Collection, default=None
         The items, if they are there already.
     """
 
-    index: ItemIndex | ShardedIndex
+    index: ItemIndex
     place: Path | Url | None = None
     collection: Collection | None = None
 
@@ -210,7 +209,7 @@ def _preview(item: Item | str | None, modality: str) -> tuple[bytes | None, str 
         return None, None
 
 
-def _values(index: ItemIndex | ShardedIndex, items: Sequence[Any]) -> tuple[tuple[str, ...], list[tuple[float, ...]]]:
+def _values(index: ItemIndex, items: Sequence[Any]) -> tuple[tuple[str, ...], list[tuple[float, ...]]]:
     """Return names of columns, and the values of rows in them; rows that are not there any more have none.
 
     If there are many columns, those are shown that the rows have in common with the first one: with the largest sums

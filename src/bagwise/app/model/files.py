@@ -44,12 +44,11 @@ from bagwise.runtime import (
 )
 from bagwise.runtime_network import joined, split
 
-__all__ = ["INDEX_KIND", "SHARDS_FILE", "is_item_index", "is_sharded", "model_bytes"]
+__all__ = ["INDEX_KIND", "is_item_index", "model_bytes"]
 __all__ += ["parts_of", "read_model", "write_model"]
 
 _FILE = FileKind(KIND, None, None)  # `bagwise.runtime` describes and checks it
 INDEX_KIND = "bagwise.ItemIndex"  # of files that hold a model
-SHARDS_FILE = "shards.json"  # of a finished index in shards
 
 # The part of a file that hashes of training items may take; bytes of their entry in its header.
 _MOST_HASHED, _ENTRY = 0.01, 80
@@ -69,12 +68,6 @@ def write_model(path: str | os.PathLike[str], model: Any) -> Path:
 def is_item_index(path: str | os.PathLike[str]) -> bool:
     """Whether a path holds an index, by its header."""
     return kind_of(path) == INDEX_KIND
-
-
-def is_sharded(path: str | os.PathLike[str]) -> bool:
-    """Whether a path is a folder of shards, by what it holds or, if that is not finished, by its name."""
-    folder = Path(path)
-    return folder.is_dir() and ((folder / SHARDS_FILE).exists() or folder.suffix == ".shards")
 
 
 def model_bytes(model: Any) -> bytes:

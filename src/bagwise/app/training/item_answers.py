@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -97,10 +97,10 @@ class TopClasses:
         """Return the arrays of some of the items."""
         return TopClasses(*(array[..., numbers] for array in self.arrays))
 
-    def joined(self, other: TopClasses) -> TopClasses:
+    def joined(self, *others: TopClasses) -> TopClasses:
         """Return the arrays of further items behind these, in the types of these."""
-        pairs = zip(self.arrays, other.arrays, strict=True)
-        return TopClasses(*(np.concatenate([one, more.astype(one.dtype)], axis=-1) for one, more in pairs))
+        arrays = zip(self.arrays, *(other.arrays for other in others), strict=True)
+        return TopClasses(*(np.concatenate(some, axis=-1, dtype=some[0].dtype, casting="unsafe") for some in arrays))
 
     def at(self, size: int) -> TopClasses:
         """Return the arrays of one size."""
@@ -179,6 +179,24 @@ class ItemAnswers:
                 top.put(k, part, model.heads[size].scores(model.group(histograms[part], size)))
         protocol = model.path.protocol if held_out is not None and model.path is not None else ""
         return cls(sizes, top, origins, seen is not None and seen.exact, protocol)
+
+    @classmethod
+    def joined(cls, parts: Sequence[ItemAnswers]) -> ItemAnswers:
+        """Return the answers for the items of all parts, at the same sizes, of one model that was not edited."""
+        top = parts[0].top.joined(*(part.top for part in parts[1:]))
+        origins = np.concatenate([part.origins for part in parts])
+        return cls(parts[0].sizes, top, origins, all(part.exact for part in parts))
+
+    def with_held_out(self, numbers: NDArray[np.intp], held_out: TopClasses, model: Model) -> ItemAnswers:
+        """Return answers of which those for some items are of cross-validation, at each size of ``model.path``."""
+        assert model.path is not None
+        top, origins = self.top.taken(np.arange(len(self.origins))), self.origins.copy()
+        origins[numbers] = HELD_OUT
+        for k, size in enumerate(self.sizes):
+            row = held_out.at(model.path.sizes.index(size))
+            for target, values in zip(top.arrays, row.arrays, strict=True):
+                target[k, numbers] = values
+        return replace(self, top=top, origins=origins, protocol=model.path.protocol)
 
     def with_items(self, model: Model, collection: Collection, histograms: Any) -> ItemAnswers:
         """Return answers for further items too: by the model, which may have been learned from some of them."""

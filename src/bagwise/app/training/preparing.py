@@ -235,7 +235,7 @@ def _sampled(
     log.notes.append(
         f"The histograms of {n:,} items take {readable_size(sum(rows.counted.n_bytes))}, more than this process may "
         f"hold ({parameter_name('memory_limit')}): words and classifiers are learned from sums over all items, and "
-        f"errors, report and index are those of a sample of {len(chosen):,} items."
+        f"errors and report are those of a sample of {len(chosen):,} items."
     )
     row_of = {int(item): row for row, item in enumerate(chosen)}
     samples = {row_of[row]: one for row, one in data.samples.items()}

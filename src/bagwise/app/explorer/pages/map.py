@@ -128,16 +128,11 @@ def make(space: Workspace, method: str) -> dict[str, Any]:
     if method not in MAP_METHODS:
         raise BagwiseError(f"A map is made by {' or '.join(MAP_METHODS)}, not by {method!r:.40}.")
     assert items is not None
-    if not items.searchable:
-        raise BagwiseError("These items have no index, which maps are made from.")
 
     def arranged(progress: Progress) -> ItemMap:
         if method in mapped.made:
             return mapped.made[method]
-        with space.lock:  # the index may be built now
-            index = items.index
-        assert index is not None
-        found = index.with_map(method, progress=progress).map
+        found = items.index.with_map(method, progress=progress).map
         assert found is not None
         return found
 

@@ -72,7 +72,7 @@ def overview(space: Workspace, n: int | None) -> dict[str, Any]:
         "held_out": _held_out(cut),
         "seen": None if space.items is None or space.items.seen is None else _seen(cut, space.items.seen),
         "confusion": None if cut.confusion is None else cut.confusion.tolist(),
-        "searchable": space.searchable,
+        "searchable": space.items is not None,
         "search_by": _search_by(space),
         "confidence": cut.confidence_name,
         "comparable": space.other is not None,
@@ -102,10 +102,9 @@ def _clusters(space: Workspace) -> list[dict[str, Any]] | None:
 
 def _search_by(space: Workspace) -> list[str]:
     """Return what items can be compared by in a search."""
-    if not space.searchable:
+    if space.items is None:
         return []
-    both = space.items is None or space.items.ways in (None, "both")
-    if not both:
+    if space.items.index.by != "both":
         return ["groups"]
     return ["words", "classes", "groups"] if space.model.heads else ["words", "groups"]
 

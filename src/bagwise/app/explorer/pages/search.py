@@ -150,17 +150,16 @@ def search(space: Workspace, n: int | None, query: Item, asked: SearchQuery) -> 
 def _index(space: Workspace, n: int | None, query: SearchQuery) -> ItemIndex:
     """Return what is searched: the index of the items, or one by the groups of a cut; the last of these is kept."""
     items = space.items
-    if items is None or not space.searchable:
+    if items is None:
         raise BagwiseError("There are no items to search: start bagwise explore with their location, or an index.")
     with space.search_lock:  # the index may be built now
         index = items.index
-        assert index is not None
         if query.by != "groups":
             return _of_edited_groups(space, index)
         model, metric = space.cut(n).model, query.metric or GROUP_METRICS[0]
         key = (model.n_groups, metric)
         if space.grouped is None or space.grouped[0] != key:
-            space.grouped = key, index.compared_by_groups(model, items.frequencies(model), metric)
+            space.grouped = key, index.compared_by_groups(model, items.words.features(model, ("l1",)), metric)
         return space.grouped[1]
 
 
