@@ -155,7 +155,7 @@ MUTANTS = [
     Mutant(
         "links: a merged group does not inherit what its second part must be apart from",
         "merging/searches/_sum_kernels.py",
-        "            state.refused[s, k] |= state.refused[t, k]\n",
+        "            refused[s, k] |= refused[t, k]\n",
         "",
         "merging/test_edits.py -k best_allowed",
     ),

@@ -1,6 +1,5 @@
 """What merging begins with: each question about the data is asked once, and the data know the rest."""
 
-import dask.array as da
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -52,6 +51,7 @@ def test_all_kinds_of_data_have_the_same_totals_and_states(counts, weighted):
     if not weighted:
         codes = np.unique(y, return_inverse=True)[1]
         sums = Statistics.of(X, codes, codes.max() + 1)
+        da = pytest.importorskip("dask.array")
         loaded += [Engine("aib").load(da.from_array(X, chunks=(9, 15)), y).data, Engine("aib").load(sums).data]
     for one in loaded:
         assert isinstance(one, (Samples, Sums))

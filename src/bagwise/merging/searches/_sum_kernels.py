@@ -52,7 +52,6 @@ class SumState(NamedTuple):
     word: np.ndarray  # (d,) smallest word of the group in a slot
     order: np.ndarray  # (d,) pairs belong to the slot of higher order; DEAD once the group is gone
     alike: np.ndarray  # (d,) number shared by slots of equal states
-    refused: np.ndarray  # (d, d) whether two slots may not be merged; (0, 0) if all may
     costs: np.ndarray  # (d, KEPT) ascending
     partners: np.ndarray  # (d, KEPT) slots
     tree: np.ndarray  # (2 * 2^k,) winners of a tournament of all rows, from the root at 1 to the rows
@@ -435,8 +434,10 @@ def _compare(state, i, j, low, floor, memory):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _scan(state, i, low, floors, lowest, squares, used, memory):
-    """Find the best partners of slot i among the slots whose pairs it owns; all but `memory` is scratch.
+def _scan(state, refused, i, low, floors, lowest, squares, used, memory):
+    """Find the best partners of slot i among the slots whose pairs it owns and that are not refused.
+
+    `refused` says which slots may not be merged, (0, 0) if all may; all after i but `memory` is scratch.
 
     First lower bounds of all costs; then the costs of the lowest bounds, and of all that are not above these.
     Cost O(d) times the coordinates of points.
@@ -457,9 +458,9 @@ def _scan(state, i, low, floors, lowest, squares, used, memory):
         if state.eldest[block] < state.order[i]:
             start, stop = block * BLOCK, min((block + 1) * BLOCK, size)
             _bound_block(state, i, start, stop, used[:n_used], squares, low[start:stop], floors[start:stop])
-            if state.refused.shape[0] > 0:
+            if refused.shape[0] > 0:
                 for j in range(start, stop):
-                    if state.refused[i, j]:
+                    if refused[i, j]:
                         low[j] = np.inf
             lowest[block] = _lowest(low[start:stop])
     for _ in range(KEPT):
@@ -487,11 +488,11 @@ def _scratch(state):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def scan_rows(state, start, stop):
+def scan_rows(state, refused, start, stop):
     """Find the best partners of the slots from `start` to `stop`; returns the number of costs computed."""
     low, floors, lowest, squares, used, memory = _scratch(state)
     for i in range(start, stop):
-        _scan(state, i, low, floors, lowest, squares, used, memory)
+        _scan(state, refused, i, low, floors, lowest, squares, used, memory)
     return int(memory[2])
 
 
@@ -565,7 +566,7 @@ def no_pair_is_left(state):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def advance_sums(state, pairs, scores):
+def advance_sums(state, refused, pairs, scores):
     """Merge ``len(pairs)`` times the pair of the lowest cost; returns how many.
 
     Fewer where slots should be packed, or where `no_pair_is_left`.
@@ -579,13 +580,13 @@ def advance_sums(state, pairs, scores):
             break
         # What a row had recorded comes before all that it has: its costs, and words of equal costs, only rise.
         i = state.tree[1]
-        while not _is_partner(state, i, state.partners[i, 0]) and not no_pair_is_left(state):
+        while not _is_partner(state, i, state.partners[i, 0]) and state.costs[i, 0] < np.inf:
             if not _has_partner(state, i):
-                _scan(state, i, low, floors, lowest, squares, used, memory)
+                _scan(state, refused, i, low, floors, lowest, squares, used, memory)
                 counts[SCANS] += 1
             _replay(state, i)
             i = state.tree[1]
-        if no_pair_is_left(state):
+        if state.costs[i, 0] == np.inf:  # all pairs that are left are refused
             break
         j = state.partners[i, 0]
         s, t = (i, j) if state.word[i] < state.word[j] else (j, i)
@@ -597,14 +598,14 @@ def advance_sums(state, pairs, scores):
         for k in range(state.states.shape[1]):
             state.states[s, k] += state.states[t, k]
         describe(state, s, values)
-        for k in range(state.refused.shape[0]):
-            state.refused[s, k] |= state.refused[t, k]
-            state.refused[k, s] = state.refused[s, k]
+        for k in range(refused.shape[0]):
+            refused[s, k] |= refused[t, k]
+            refused[k, s] = refused[s, k]
         state.order[t] = DEAD
         state.order[s] = state.alike[s] = counts[LEVEL]
         state.costs[t] = np.inf
         state.partners[t] = -1
-        _scan(state, s, low, floors, lowest, squares, used, memory)
+        _scan(state, refused, s, low, floors, lowest, squares, used, memory)
         _replay(state, t)
         _replay(state, s)
         done += 1

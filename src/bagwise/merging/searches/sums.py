@@ -96,6 +96,7 @@ class SumSearch(Search):
             words, states, alike, order = by_mass, states[by_mass], alike[by_mass], words
         with_parts = bounded and kind == kernels.EVIDENCE
         n_points = -(-(m - (kind != kernels.INFORMATION)) // 4) * 4 if bounded else 0
+        self._refused = refused
         self._state = kernels.SumState(
             states=states,
             sums=np.zeros((d, n_columns)),
@@ -109,7 +110,6 @@ class SumSearch(Search):
             word=words.copy(),
             order=order.copy(),
             alike=alike.copy(),
-            refused=refused,
             costs=np.full((d, kernels.KEPT), np.inf),
             partners=np.full((d, kernels.KEPT), -1, dtype=np.int64),
             tree=np.empty(2 << max(d - 1, 1).bit_length(), dtype=np.int64),
@@ -133,7 +133,7 @@ class SumSearch(Search):
                 last = min(first + _ROWS, self.n_words)
 
                 def scan(start: int, stop: int, first: int = first) -> None:
-                    evaluated.append(kernels.scan_rows(self._state, first + start, first + stop))
+                    evaluated.append(kernels.scan_rows(self._state, self._refused, first + start, first + stop))
 
                 run_over_ranges(scan, last - first, n_threads, -(-_ROWS // (4 * n_threads)))
                 bar.update(last)
@@ -148,8 +148,8 @@ class SumSearch(Search):
         place[live] = np.arange(n)
         for part in (state.states, state.sums, state.inverse, state.word, state.order, state.alike, state.costs):
             part[:n] = part[live]
-        if len(state.refused):
-            state.refused[:n, :n] = state.refused[np.ix_(live, live)]
+        if len(self._refused):
+            self._refused[:n, :n] = self._refused[np.ix_(live, live)]
         for rows in (state.points, state.parts):
             if rows.size:
                 rows[:, :n] = rows[:, live]
@@ -159,10 +159,10 @@ class SumSearch(Search):
         kernels.play(state)
 
     def advance(self, pairs: NDArray[np.int64], scores: NDArray[np.float64]) -> None:  # noqa: D102
-        done = kernels.advance_sums(self._state, pairs, scores)
+        done = kernels.advance_sums(self._state, self._refused, pairs, scores)
         while done < len(pairs) and not kernels.no_pair_is_left(self._state):
             self._pack()
-            done += kernels.advance_sums(self._state, pairs[done:], scores[done:])
+            done += kernels.advance_sums(self._state, self._refused, pairs[done:], scores[done:])
 
     @property
     def work(self) -> dict[str, int]:
