@@ -188,7 +188,10 @@ BOMBS = {
     "nested.parquet": (nested, "column 'b' is list<element: double>, not numbers"),
     "text.xlsx": (lambda: workbook(20_000), "the limit member_bytes"),
     "nested.jsonl": (lambda: b'{"text": "a", "x": ' + b"[" * 10**5 + JSON_END, "it is not JSON"),
-    "label.jsonl": (lambda: b'{"text": "a", "label": ' + b"[" * 900 + b"]" * 900 + b"}" + JSON_END, "is a JSON list"),
+    "label.jsonl": (
+        lambda: b'{"text": "a", "label": ' + b"[" * 900 + b"]" * 900 + b"}" + JSON_END,
+        "'label' holds objects or lists of lists",
+    ),
     "number.jsonl": (lambda: b'{"text": "a", "label": ' + b"9" * 10**6 + b"}" + JSON_END, "it is not JSON"),
     "line.jsonl": (lambda: b'{"text": "' + b"a" * (5 << 20) + b'"}' + JSON_END, "the limit text_bytes"),
     "label.csv": (lambda: b"a,label\n" + b"1,x\n" * 10_000 + b"1," + b"y" * 100_000, "the limit label_length"),

@@ -13,6 +13,7 @@ from bagwise._utils.memory import readable_size
 from bagwise._utils.text import how_many, unquote_formula
 from bagwise.errors import BagwiseError, argument, unknown_name
 from bagwise.sources.delimited import MISSING, is_number
+from bagwise.sources.item_tables import to_floats
 from bagwise.sources.limits import Limits
 from bagwise.sources.read_table import Layout, Table
 from bagwise.sources.roles import (
@@ -190,7 +191,7 @@ def _numbers(table: Table, name: str, decimal_commas: bool = False) -> NDArray[n
     kind = column.type.value_type if types.is_dictionary(column.type) else column.type
     if types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
         found = column.cast(kind) if kind != column.type else column
-        return found.cast(arrow.float64(), safe=False).to_numpy().astype(np.float64)
+        return to_floats(found.cast(arrow.float64(), safe=False))
     if types.is_null(kind):
         return np.full(len(column), np.nan)
     if not (types.is_string(kind) or types.is_large_string(kind)):
@@ -199,12 +200,12 @@ def _numbers(table: Table, name: str, decimal_commas: bool = False) -> NDArray[n
     if decimal_commas:
         cells = compute.replace_substring(cells, ",", ".", max_replacements=1)
     try:
-        return cells.cast(arrow.float64()).to_numpy()
+        return to_floats(cells.cast(arrow.float64()))
     except arrow.ArrowInvalid:
         pass
     missing = compute.is_in(cells, arrow.array(MISSING, cells.type))
     try:
-        return compute.if_else(missing, None, cells).cast(arrow.float64()).to_numpy()
+        return to_floats(compute.if_else(missing, None, cells).cast(arrow.float64()))
     except arrow.ArrowInvalid:
         return None
 

@@ -29,7 +29,7 @@ __all__ = [
     "packed",
     "to_bytes",
 ]
-__all__ += ["to_codes", "to_strings", "unpacked"]
+__all__ += ["to_codes", "to_floats", "to_strings", "unpacked"]
 
 
 def arrow() -> Any:
@@ -143,9 +143,25 @@ def codes_of(column: Any) -> tuple[NDArray[np.int32], list[str]]:
 
 
 def _codes(indices: Any) -> NDArray[np.int32]:
-    held = np.frombuffer(indices.buffers()[1], indices.type.to_pandas_dtype())
+    held = np.frombuffer(indices.buffers()[1], str(indices.type))
     codes = held[indices.offset : indices.offset + len(indices)].astype(np.int32, copy=False)
-    return np.where(indices.is_valid(), codes, -1).astype(np.int32) if indices.null_count else codes
+    return np.where(_there(indices), codes, -1).astype(np.int32) if indices.null_count else codes
+
+
+def _there(array: Any) -> NDArray[np.uint8]:
+    """Return 1 where an array that has nulls has a value; `is_valid().to_numpy()` would import pandas."""
+    bits = np.unpackbits(np.frombuffer(array.buffers()[0], np.uint8), bitorder="little")
+    return bits[array.offset : array.offset + len(array)]
+
+
+def to_floats(column: Any) -> NDArray[np.float64]:
+    """Return a column of float64, NaN where it is null."""
+    parts = [np.empty(0)]
+    for chunk in column.chunks:
+        held = np.frombuffer(chunk.buffers()[1], np.float64) if len(chunk) else parts[0]
+        values = held[chunk.offset : chunk.offset + len(chunk)]
+        parts.append(np.where(_there(chunk), values, np.nan) if chunk.null_count else values)
+    return np.concatenate(parts)
 
 
 def label_column(label_sets: Iterable[Sequence[str]]) -> Any:

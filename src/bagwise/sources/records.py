@@ -20,6 +20,7 @@ from bagwise.sources.places import annotated, arrange, chosen_endings, ending, l
 from bagwise.sources.read_table import (
     FOLDER_ENDINGS,
     JSON_ENDINGS,
+    TEXT_TABLE_ENDINGS,
     Layout,
     Table,
     check_layout,
@@ -174,17 +175,25 @@ def columns_of_texts(table: Table, chosen: Mapping[str, Any], labelled: bool) ->
     text = chosen["text"]
     if isinstance(text, str):
         chosen = {**chosen, "text": columns_of(text, table.names) or text}
-    wrong = {role: name for role, name in chosen.items() if isinstance(name, str) and name in table.unread}
-    for role, name in wrong.items():
-        what = f"column {cut_name(name)!r} holds {table.unread[name]}, which are not read"
-        raise BagwiseError(f"{what}. Choose another one by {argument(role)}")
+    _refuse_unread(table, {role: name for role, name in chosen.items() if isinstance(name, str)})
     roles = assign_roles(table.names, chosen, values=table.values, labelled=labelled)
+    left = {role: None for role in ("text", "label") if not roles[role] and not (role == "label" and labelled)}
+    unread = assign_roles(tuple(table.unread), left)
+    _refuse_unread(table, {role: unread[role] for role in left})
     if not roles["text"]:
         raise BagwiseError(
             f"none of the columns is named {', '.join(USUAL['text'])}, or is the only one with long strings; there are "
             f"{shortened(table.names)}. Choose by {argument('text')}"
         )
     return roles
+
+
+def _refuse_unread(table: Table, columns: Mapping[str, str | None]) -> None:
+    """Raise an error if the column of a role holds what is not read."""
+    for role, name in columns.items():
+        if name in table.unread:
+            what = f"column {cut_name(name)!r} holds {table.unread[name]}, which are not read"
+            raise BagwiseError(f"{what}. Choose another one by {argument(role)}")
 
 
 class Texts(NamedTuple):
@@ -212,6 +221,7 @@ def texts_of(
     pa = arrow()
     from pyarrow import compute
 
+    plain = unquote_formula if table_ending(name) in TEXT_TABLE_ENDINGS else str
     bad = [Skipped(f"{name}:{number}", reason) for number, reason in table.bad]
     cells = [_as_strings(table, column) for column in roles.columns["text"]]
     wrong: dict[int, str] = {}
@@ -228,12 +238,12 @@ def texts_of(
         reason = str(limits.exceeded("text_bytes", f"its text has more than {limits.text_bytes:,} bytes"))
         wrong |= dict.fromkeys(compute.indices_nonzero(long).to_pylist(), reason)
     if ids is None:
-        ids, lost = _ids(table, roles["id"], name, prefix)
+        ids, lost = _ids(table, roles["id"], name, prefix, plain)
         wrong |= dict.fromkeys(lost, f"it has no {roles['id']!r}")
     if roles["label"] is None:
         labels: Any = _same(label, table.columns.num_rows)
     else:
-        labels = _label_sets(table, roles["label"])
+        labels = _label_sets(table, roles["label"], plain)
     if roles["split"] is None:
         splits: Any = _same(split, table.columns.num_rows)
     else:
@@ -262,8 +272,10 @@ def _as_strings(table: Table, name: str) -> Any:
     return pa.array(table.strings(name), pa.large_string())
 
 
-def _ids(table: Table, column: str | None, name: str, prefix: str | None) -> tuple[Any, list[int]]:
-    """Return the ids of rows as bytes, and the places of those without one."""
+def _ids(
+    table: Table, column: str | None, name: str, prefix: str | None, plain: Callable[[str], str]
+) -> tuple[Any, list[int]]:
+    """Return the ids of rows as bytes, and the places of those without one; `plain` changes what was quoted."""
     pa = arrow()
     from pyarrow import compute
 
@@ -276,7 +288,7 @@ def _ids(table: Table, column: str | None, name: str, prefix: str | None) -> tup
         return joined(f"{name}:", numbers).cast(pa.large_binary()), []
     ids = _as_strings(table, column).fill_null("")
     if compute.any(compute.starts_with(ids, "'")).as_py():
-        ids = pa.array([unquote_formula(one) for one in ids.to_pylist()], pa.large_string())
+        ids = pa.array([plain(one) for one in ids.to_pylist()], pa.large_string())
     lost = compute.indices_nonzero(compute.equal(ids, "")).to_pylist()
     return (joined(f"{prefix}:", ids) if prefix else ids).cast(pa.large_binary()), lost
 
@@ -291,8 +303,8 @@ def _codes(table: Table, column: str, change: Callable[[str], str]) -> Any:
     return coded(codes, list(known)[1:])
 
 
-def _label_sets(table: Table, column: str) -> Any:
-    """Return the labels of rows, one or several each, as `item_table` takes them."""
+def _label_sets(table: Table, column: str, plain: Callable[[str], str]) -> Any:
+    """Return the labels of rows, one or several each, as `item_table` takes them; `plain` changes what was quoted."""
     if not table.has_lists(column):
-        return _codes(table, column, unquote_formula)
-    return [tuple(map(unquote_formula, one)) for one in table.string_sets(column)]
+        return _codes(table, column, plain)
+    return [tuple(map(plain, one)) for one in table.string_sets(column)]

@@ -73,7 +73,8 @@ def test_info_loads_no_libraries_of_learning(made, file):
 def test_an_answer_for_one_item_loads_neither_scikit_learn_nor_compiled_code(made, command):
     loaded, output = loaded_by(command[0], *(made / one if "." in one else one for one in command[1:]))
     assert len(output.splitlines()) > 1
-    assert not loaded & SLOW
+    # a file that is opened becomes a collection, whose columns are those of Arrow
+    assert not loaded & (SLOW - {"pyarrow"} if "counts.csv" in command else SLOW)
 
 
 def test_an_image_is_classified_without_scikit_learn(tmp_path):
@@ -93,7 +94,7 @@ def test_an_image_is_classified_without_scikit_learn(tmp_path):
     Image.fromarray(random.integers(0, 256, (32, 32, 3), dtype=np.uint8)).save(tmp_path / "image.png")
     loaded, output = loaded_by("predict", tmp_path / "model.bagwise", tmp_path / "image.png")
     assert "image.png" in output
-    assert not loaded & (SLOW - {"numba", "PIL", "cv2"})
+    assert not loaded & (SLOW - {"numba", "PIL", "cv2", "pyarrow"})
 
 
 def test_the_explorer_of_an_index_answers_before_libraries_of_learning_are_loaded(made):
