@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy.cluster.hierarchy import fcluster, is_valid_linkage, linkage
 
 from bagwise import BagwiseError, Hierarchy
+from changed_files import read_parts, write_parts
 
 
 @st.composite
@@ -190,8 +191,16 @@ def test_copies_are_frozen_as_well():
 
 def test_a_file_that_claims_too_many_words_costs_nothing(tmp_path):
     path = tmp_path / "h.safetensors"
-    Hierarchy(10**12, [[0, 1], [5, 10**11]], [0.5, 0.25]).save(path)
-    with pytest.raises(BagwiseError, match="claims 1000000000000 words; expected an integer up to 67108864"):
+    message = "its n_words is 1000000000000; expected integer, .*at most 67108864"
+    with pytest.raises(BagwiseError, match=message):
+        Hierarchy(10**12, [[0, 1], [5, 10**11]], [0.5, 0.25]).save(path)
+    assert not path.exists()
+    Hierarchy(12, [[0, 1], [5, 10]], [0.5, 0.25]).save(path)
+    entries, data = read_parts(path)
+    header = json.loads(entries["__metadata__"]["bagwise"]) | {"n_words": 10**12}
+    entries["__metadata__"]["bagwise"] = json.dumps(header)
+    write_parts(path, entries, data)
+    with pytest.raises(BagwiseError, match=message):
         Hierarchy.load(path)
 
 

@@ -132,7 +132,7 @@ def test_items_that_cannot_be_read(place, tmp_path, monkeypatch):
     assert [row["id"] for row in said["answers"]] == ["c.txt", "d.txt"]
     assert said["n_skipped"] == 2
     for name in "cd":
-        (tmp_path / f"{name}.txt").write_bytes(b"\xff")
+        (tmp_path / f"{name}.txt").write_bytes(b"\xff\xfe\xff")
     assert "None of the 4 items" in as_json("predict", place / "texts.bagwise", tmp_path, code=1)["error"]
     assert as_json("predict", place / "texts.bagwise", "-t", "xyzzy")["n_without_words"] == 1
 

@@ -304,7 +304,7 @@ class Model(SmallForms, ModelViews):
         n_words = self.hierarchy.n_words
         if self.modality == "table":
             return TableVectorizer(n_words, self.word_names)
-        how: dict[str, Any] = {"n_words": [n_words], "assignments": self.assignment}
+        how: dict[str, Any] = {"n_words": [n_words], "assignments": self.assignment or None}
         return VisualVectorizer(self.modality, self.descriptors, self.codebooks, self.pyramid, **how)
 
     def histograms(self, X: Any, *, n_jobs: int | None = None) -> Any:
