@@ -211,7 +211,8 @@ def prepare(
             "random; they are counted in all."
         )
     if len(data.collection) < 2:
-        raise BagwiseError(f"{collection.source} has 1 item that can be read; learning needs at least 2.")
+        about = "".join(f" {note}" for note in collection.notes)  # such as: the file was read as one text
+        raise BagwiseError(f"{collection.source} has 1 item that can be read; learning needs at least 2.{about}")
     if data.n_words < 2:
         raise BagwiseError(f"{collection.source} has {how_many(data.n_words, 'words')}; merging needs at least 2.")
     classes, codes = class_names(data.collection, options, use_classes), None
