@@ -191,7 +191,7 @@ def columns_of_texts(table: Table, chosen: Mapping[str, Any], labelled: bool) ->
 def _refuse_unread(table: Table, columns: Mapping[str, str | None]) -> None:
     """Raise an error if the column of a role holds what is not read."""
     for role, name in columns.items():
-        if name in table.unread:
+        if name is not None and name in table.unread:
             what = f"column {cut_name(name)!r} holds {table.unread[name]}, which are not read"
             raise BagwiseError(f"{what}. Choose another one by {argument(role)}")
 
