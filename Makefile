@@ -19,7 +19,7 @@ PYTHONS ?= python3.11 python3.12 python3.13 python3.14
 comma := ,
 
 .PHONY: demo docs browser web test test-fast lint types imports check check-often stress properties fuzz mutants lines bench \
-	check-minimum dist format clean clean-cache golden golden-record options
+	check-minimum dist format clean clean-cache golden golden-record options paths
 
 demo: $(VENV)/.installed
 	$(BIN)/bagwise demo
@@ -86,6 +86,10 @@ mutants: $(VENV)/.installed-dev
 # lines and files of each package, and of tests
 lines:
 	@$(PYTHON) benchmarks/lines.py
+
+# what one fit goes through: modules, calls between packages, the files of one image
+paths: $(VENV)/.installed-dev
+	$(BIN)/python benchmarks/paths.py
 
 # the signature for editors, tables of options and a part of the schema, from src/bagwise/app/options.py
 options: $(VENV)/.installed-dev

@@ -201,7 +201,7 @@ def use_photos(folder: str, n_photos: int, way: str, n_jobs: int) -> dict[str, f
         "decode": lambda: [item.load().shape for item in photos],
         "decode at a reduced scale": lambda: [item.load(side).shape for item in photos],
         "describe": lambda: [len(batch) for batch in describe_items(descriptors, photos, batch_size=32)],
-        "fit": lambda: fit_model(photos, n_groups=20, folds=0, n_jobs=n_jobs).result.timings,
+        "fit": lambda: fit_model(photos, n_groups=20, folds=0, n_jobs=n_jobs).fit_.timings,
     }
     with PeakMemory() as memory:
         seconds, found = timed(ways[way])

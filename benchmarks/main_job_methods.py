@@ -86,7 +86,7 @@ def ours(path: Path) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder:
         n_bytes = model.save(Path(folder, "model.bagwise")).stat().st_size
     memory = peak_memory()
-    test = model.result.test
+    test = model.fit_.test
     histograms, y = model.histograms(test), test.labels
     n_words = model.hierarchy.n_words
     sizes = [size for size in sorted({*SIZES, *TABLE_SIZES}) if size in model.heads and size < n_words]
@@ -100,7 +100,7 @@ def ours(path: Path) -> Iterator[Row]:
                 small, n_bytes = Model.load(path), path.stat().st_size
             yield _row(COMPACT, size, _error(small.predict(test), y), seconds, n_bytes, n_groups=n) | {"memory": memory}
     if model.modality == "images":
-        data, whole = model.result.data, model.cut(n_words)
+        data, whole = model.fit_.data, model.cut(n_words)
         train, held = (np.asarray(one.toarray()) for one in map(whole.group, (data.histograms, histograms)))
         yield from _pca(PCA_OF_OURS, SIZES, train, data.collection.labels, held, y, sum(data.seconds.values()))
 

@@ -106,7 +106,7 @@ def fit(folder: str) -> dict[str, Any]:
     from bagwise import fit_model
 
     model = fit_model(folder)
-    stages = {name: round(seconds, 2) for name, seconds in model.result.timings.items()}
+    stages = {name: round(seconds, 2) for name, seconds in model.fit_.timings.items()}
     error = None if model.path is None else 100 * min(model.path.errors)
     return {"error": error, "stages": stages}
 

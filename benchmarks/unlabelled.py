@@ -243,12 +243,12 @@ def _model(path: Path, method: str, k: int, before: float, **options: Any) -> It
     from bagwise import WordMerger, fit_model
 
     model = fit_model(path, **options)
-    features = model.group(model.result.data.histograms)
+    features = model.group(model.fit_.data.histograms)
     features = features.toarray() if hasattr(features, "toarray") else features
     _clusters(features, k)
     spent, memory, more = time.process_time() - before, peak_memory(), {"n_groups": model.n_groups}
     if model.modality == "texts" and model.hierarchy.criterion == "clusters":
-        X, started = model.result.data.whole(), time.process_time()
+        X, started = model.fit_.data.whole(), time.process_time()
         sums = WordMerger(N_GROUPS, criterion="clusters").fit(X).transform(X)
         _clusters(np.sqrt(normalize(sums, "l1").toarray()), k)
         more["learning"] = time.process_time() - started

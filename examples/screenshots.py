@@ -66,7 +66,7 @@ def fitted(source: Path, folder: Path, **options: Any) -> Path:
         folder / f"{source.stem}-2.bagwise"
     )
     path = folder / f"{source.stem}.index"
-    index_of_fit(model.result, None, source, FitOptions()).with_map("tsne").save(path)
+    index_of_fit(model.fit_, None, source, FitOptions()).with_map("tsne").save(path)
     return path
 
 

@@ -147,7 +147,7 @@ def _use_folder(folder):
     folder = Path(folder)
     tried = sorted(folder.glob("*.png"))
     model = fit_model(str(folder / "classes"), n_words=8, n_groups=2, folds=0, n_jobs=2, on_error="skip")
-    print(folder.name, "fit", *(note.splitlines()[0] for note in model.result.notes if "could not be read" in note))
+    print(folder.name, "fit", *(note.splitlines()[0] for note in model.fit_.notes if "could not be read" in note))
     app = Guard(make_app(workspace_of(model)), token=TOKEN, hosts=[HOST], most_bytes=MOST_BYTES)
     given = {"host": HOST, "cookie": f"bagwise-8000={TOKEN}", "origin": f"http://{HOST}"}
 

@@ -31,7 +31,7 @@ def item_index():
     rows = Collection.from_matrix(
         counts(24, 8, seed=3), [f"item{k}" for k in range(24)], [("ab"[k % 2],) for k in range(24)]
     )
-    fit = fit_model(rows, n_groups=3, folds=2, n_jobs=1).result
+    fit = fit_model(rows, n_groups=3, folds=2, n_jobs=1).fit_
     return index_of_fit(fit, None, "/made/up", FitOptions(modality="table")).with_map()
 
 

@@ -25,8 +25,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from bagwise.app.model import Model
 from bagwise.app.model.vectorizers import Progress
-from bagwise.app.training.fit import FittedModel
 from bagwise.sources.limits import Limits
 
 '''
@@ -37,7 +37,7 @@ def stub(table: type[FitOptions] = FitOptions) -> str:
     named = [f"    {one.name}: {one.type} = {_literal(one.default)}," for one in dataclasses.fields(table)]
     others = ["    client: Any = None,", "    progress: Progress | None = None,"]
     return "\n".join(
-        [f"{_STUB_HEAD}def fit_model(", "    source: Any,", "    *,", *named, *others, ") -> FittedModel: ...\n"]
+        [f"{_STUB_HEAD}def fit_model(", "    source: Any,", "    *,", *named, *others, ") -> Model: ...\n"]
     )
 
 

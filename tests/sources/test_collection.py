@@ -352,7 +352,7 @@ def test_a_place_is_listed_once(tmp_path, monkeypatch, archive):
     for name in ("_walk", "list_archive"):
         read = getattr(places, name)
         monkeypatch.setattr(places, name, lambda *given, read=read: listed.append(given) or read(*given))
-    model = fit_model(source, n_groups=2, folds=0).result.model
+    model = fit_model(source, n_groups=2, folds=0).fit_.model
     assert len(listed) == 1
     evaluate_model(model, source)
     assert len(listed) == 2

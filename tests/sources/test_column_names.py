@@ -126,7 +126,7 @@ def test_fit_and_plan_tell(tmp_path):
     shops = ["x" if k % 3 else "y" for k in range(20)]
     pd.DataFrame({"Sentiment": KINDS, "shop": shops, "text": TEXTS}).to_csv(path, index=False)
     model = fit_model(path, n_groups=4)
-    for found in (plan_fit(path), model.result):
+    for found in (plan_fit(path), model.fit_):
         assert any(
             note.endswith("If 'Sentiment' or 'shop' holds the labels, choose it, as in label='Sentiment'")
             for note in found.notes
@@ -136,7 +136,7 @@ def test_fit_and_plan_tell(tmp_path):
     pd.DataFrame({"Category": KINDS, "Message": TEXTS}).to_csv(labelled, index=False)
     model = fit_model(labelled, text="Message", n_groups=4, folds=0)
     assert model.classes == ("ham", "spam")
-    assert "Labels are in the column 'Category'; label= chooses another one." in model.result.notes
+    assert "Labels are in the column 'Category'; label= chooses another one." in model.fit_.notes
     # the text is found by the name that the fit was told, whatever its case is there
     other = tmp_path / "c.csv"
     pd.DataFrame({"category": KINDS, "message": TEXTS}).to_csv(other, index=False)

@@ -16,7 +16,6 @@ from .training.evaluate import Evaluation as Evaluation
 from .training.evaluate import compare_criteria as compare_criteria
 from .training.evaluate import evaluate_model as evaluate_model
 from .training.fit import Fit as Fit
-from .training.fit import FittedModel as FittedModel
 from .training.fit import run_fit as run_fit
 from .training.fit_model import fit_model as fit_model
 from .training.items import count_words as count_words

@@ -38,7 +38,7 @@ def test_a_fitted_model_is_explored_with_its_items(fitted):
         assert told["items"]["n"] == 24
         assert told["held_out"]["error"] == pytest.approx(fitted.path.errors[fitted.path.sizes.index(3)])
         one = ask("items/0")
-        assert "".join(piece for piece, _ in one["text"]) == fitted.result.data.collection[0].load()
+        assert "".join(piece for piece, _ in one["text"]) == fitted.fit_.data.collection[0].load()
         running._server.space.editor.edit({"edit": "rename", "n_groups": 3, "group": 0, "name": "first"}, 0)
         assert running.model.given_names == {0: "first"}
         running._server.space.editor.wait()
@@ -59,7 +59,7 @@ def test_a_fitted_model_is_explored_with_its_items(fitted):
 def test_a_loaded_model_has_the_items_of_a_source_or_none(fitted, tmp_path):
     model = Model.load(fitted.save(tmp_path / "texts.bagwise"))
     assert workspace_of(model).items is None
-    space = workspace_of(model, fitted.result.data.collection)
+    space = workspace_of(model, fitted.fit_.data.collection)
     assert not space.items.stored
     assert space.cut().error == pytest.approx(np.mean(model.predict(space.items.histograms) != space_labels(space)))
     assert workspace_of(fitted.cut(2)).cut().model.n_groups == 2
@@ -88,7 +88,7 @@ def test_rows_of_measurements_are_counted(tmp_path):
     assert {word["total"] for word in one["words"]} == {None}
     assert space.items.histograms is not None
     np.testing.assert_array_equal(
-        space.cut().answers.predicted, measured.result.held_out_top.at(measured.path.sizes.index(3)).predicted
+        space.cut().answers.predicted, measured.fit_.held_out_top.at(measured.path.sizes.index(3)).predicted
     )
     assert space.items.held_out.all()
     assert len(space.items.index.search(X[:1] - 1.5, 3)[0]) == 3

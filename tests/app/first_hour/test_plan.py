@@ -83,7 +83,7 @@ def test_a_plan_without_cross_validation_chooses_no_groups_by_it(tmp_path):
 def test_plans_of_other_options(options, tmp_path):
     source = write_records(tmp_path / "texts.csv")
     plan = plan_fit(source, **options)
-    fitted = fit_model(source, **options).result
+    fitted = fit_model(source, **options).fit_
     assert plan.notes == fitted.notes
     assert plan.criterion == fitted.model.hierarchy.criterion
     assert plan.n_groups in ("auto", fitted.model.n_groups)

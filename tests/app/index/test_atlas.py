@@ -19,7 +19,7 @@ parquet = pytest.importorskip("pyarrow.parquet")
 def indexed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("atlas")
     source = write_text_folder(folder / "texts")
-    fit = fit_model(source, n_groups=6, folds=2).result
+    fit = fit_model(source, n_groups=6, folds=2).fit_
     index = index_of_fit(fit, None, source, FitOptions()).with_map()
     return source, index, index.save(folder / "texts.index")
 
@@ -61,7 +61,7 @@ def test_what_is_missing_is_said(indexed, tmp_path):
 def test_images_have_paths_and_items_without_words_no_place(archive, tmp_path):
     source = write_image_folder(tmp_path / "images")
     source = zipped(source, tmp_path / "images.zip") if archive else source
-    fit = fit_model(source, n_words=10, n_groups=4, folds=0, descriptor="patches").result
+    fit = fit_model(source, n_words=10, n_groups=4, folds=0, descriptor="patches").fit_
     index = index_of_fit(fit, None, source, FitOptions()).with_map()
     clusters = index.map.clusters.copy()
     clusters[1] = -1

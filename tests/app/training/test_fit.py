@@ -385,15 +385,23 @@ def test_fit_model_returns_the_model_of_a_fit(image_folder, tmp_path):
     options = IMAGES | {"n_groups": 3}
     model = fit_model(image_folder, **options)
     assert model.info() == run_fit(image_folder, FitOptions(**options)).model.info()
-    assert model.result.data.histograms.shape == (12, 12)
+    assert model.fit_.data.histograms.shape == (12, 12)
     page = model.report(tmp_path / "report.html")
     assert "stripes" in page.read_text("utf-8")
-    assert model.cut(2).result is model.result
-    assert copy.deepcopy(model).result.data.histograms.shape == (12, 12)
-    assert type(pickle.loads(pickle.dumps(model))) is Model
+    assert model.cut(2).fit_ is model.fit_
+    assert copy.copy(model).fit_ is model.fit_
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert other == model
+        assert other.fit_ is None  # training data do not belong into files
     loaded = Model.load(model.save(tmp_path / "m.bagwise"))
     assert loaded == model
-    assert not hasattr(loaded, "report")
+    with pytest.raises(BagwiseError, match="A report needs the items of the fit"):
+        loaded.report(tmp_path / "other.html")
+    with pytest.raises(BagwiseError, match=r"Errors were measured at .*3.* groups, not at 4"):
+        model.cut(4).report(tmp_path / "other.html")
+    edited = model.rename_groups({0: "first"}).apply([{"edit": "move", "n_groups": 3, "words": [0], "to": None}])
+    with pytest.raises(BagwiseError, match="were edited"):
+        edited.report(tmp_path / "other.html")
 
 
 def test_a_table_of_measurements(tmp_path):

@@ -16,7 +16,7 @@ from bagwise.app.index.index_words import CountedWords, IndexedWords
 from bagwise.app.index.item_index import index_of_fit
 from bagwise.app.model import Model
 from bagwise.app.options import FitOptions
-from bagwise.app.training.fit import Fit, FittedModel
+from bagwise.app.training.fit import Fit
 from bagwise.errors import BagwiseError
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def workspace_of(
     if source is not None:
         read = FitOptions() if options is None else options
         return Workspace(model, count_items(model, source, read, progress=progress, note=note)[0], title=title)
-    items = _items_of_fit(model, model.result) if isinstance(model, FittedModel) else None
+    items = None if model.fit_ is None else _items_of_fit(model, model.fit_)
     return Workspace(model, items, title=title)
 
 

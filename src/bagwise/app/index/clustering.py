@@ -134,7 +134,7 @@ def cluster_data(index: ItemIndex, histograms: Any = None) -> ClusterData:
     >>> from bagwise.sources import Collection
     >>> from bagwise.app import fit_model
     >>> rows = Collection.from_matrix(np.array([[4, 0, 0], [0, 0, 9]]), list("ab"), [()] * 2)
-    >>> index = ItemIndex.build(fit_model(rows, n_groups=3).result.model, rows, rows.X)
+    >>> index = ItemIndex.build(fit_model(rows, n_groups=3), rows, rows.X)
     >>> cluster_data(index).features.tolist()
     [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
     """

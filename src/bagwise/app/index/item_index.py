@@ -503,7 +503,7 @@ class ItemIndex:
         >>> from bagwise.sources import Collection
         >>> from bagwise.app import ItemIndex, fit_model
         >>> rows = Collection.from_matrix(np.array([[4, 1, 0], [5, 2, 0], [1, 0, 5], [0, 0, 4]]), list("abcd"))
-        >>> index = ItemIndex.build(fit_model(rows, n_groups=3).result.model, rows, rows.X).with_clusters(2)
+        >>> index = ItemIndex.build(fit_model(rows, n_groups=3), rows, rows.X).with_clusters(2)
         >>> index.clusters.labels.tolist(), index.clusters.sizes.tolist()
         ([0, 0, 1, 1], [2, 2])
         """

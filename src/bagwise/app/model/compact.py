@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -150,7 +149,7 @@ def compact_parameters(model: Model) -> dict[str, Any]:
         "unedited": None,
         "group_statistics": None,
     }
-    return {one.name: getattr(model, one.name) for one in dataclasses.fields(model) if one.init} | changes
+    return model.parameters() | changes
 
 
 def _words_with_hashes(model: Model) -> tuple[NDArray[np.intp], NDArray[np.uint32] | None]:
@@ -225,7 +224,7 @@ def quantized_parameters(model: Model) -> dict[str, Any]:
         "quantized": True,
         "provenance": {**model.provenance} if model.quantized else {**model.provenance, "int8": moved},
     }
-    return {one.name: getattr(model, one.name) for one in dataclasses.fields(model) if one.init} | changes
+    return model.parameters() | changes
 
 
 def _rounded(matrix: NDArray[np.float32], what: str) -> NDArray[np.float32]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -103,7 +102,7 @@ def trim_parameters(model: Model) -> dict[str, Any]:
         scores = np.concatenate([np.full(n_done, np.nan), hierarchy.scores[n_done:]])
         changes |= {"hierarchy": Hierarchy(hierarchy.n_words, merges, scores, hierarchy.criterion), "flattened": n}
     changes |= without_edits(model)
-    return {one.name: getattr(model, one.name) for one in dataclasses.fields(model) if one.init} | changes
+    return model.parameters() | changes
 
 
 def without_edits(model: Model) -> dict[str, Any]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from bagwise._utils.text import how_many
 from bagwise.app.model.groups import word_shares
 from bagwise.display import notebook
 from bagwise.display.texts import percent
+from bagwise.errors import BagwiseError
 
 if TYPE_CHECKING:
     from bagwise.app.explorer import Explorer
@@ -65,6 +68,26 @@ class ModelViews:
 
         options: dict[str, Any] = {"host": host, "port": port, "block": block, "open_page": open_page}
         return explore(cast("Model", self), source, progress=progress, **options)
+
+    def report(self, path: str | os.PathLike[str]) -> Path:
+        """Write the report of the fit, one HTML page. Needs ``bagwise[app]``.
+
+        The confusion matrix and the examples are those of the split "test", if there is one, otherwise those of
+        cross-validation.
+
+        Raises
+        ------
+        BagwiseError
+            If the model is not as `fit_model` returned it, or cut at another size of its `path`: files of models have
+            no training data.
+        """
+        fit = cast("Model", self).fit_
+        if fit is None:
+            raise BagwiseError(
+                "A report needs the items of the fit, which the file of a model does not have. Use report() of the "
+                "model that fit_model returns, or evaluate_model and evaluation_report_data with other items."
+            )
+        return fit.report(path, cast("Model", self))
 
     def _repr_html_(self) -> str:
         return _model_html(cast("Model", self))

@@ -105,7 +105,6 @@ def unedited_model(model: Model) -> Model:
     if record is None:
         return model
     other = copy.copy(model)
-    other.__dict__.pop("lookup", None)
     told = {name: value for name, value in model.provenance.items() if name != "derived_head"}
     told |= {} if record.derived_head is None else {"derived_head": record.derived_head}
     other._set(edits=(), unedited=None, hierarchy=record.hierarchy, n_groups=record.n_groups, path=record.path)
@@ -205,7 +204,6 @@ def _edited(model: Model, record: Unedited, edits: tuple[dict[str, Any], ...]) -
         other = model.cut(state.n_groups)
     else:
         other = copy.copy(model)
-        other.__dict__.pop("lookup", None)
         other._set(hierarchy=state.hierarchy, n_groups=state.n_groups)
         for name, value in _unchanged(model, original, state.hierarchy).items():
             other._set(**{name: value})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -45,6 +45,7 @@ from bagwise.sources.limits import Limits
 if TYPE_CHECKING:
     from bagwise.app.model.explanation import Explanation
     from bagwise.app.model.vectorizers import Vectorizer
+    from bagwise.app.training.fit import Fit
     from bagwise.codebooks.encoders import FewEncoder
     from bagwise.sources.items import Item
 
@@ -130,6 +131,12 @@ class Model(SmallForms, ModelViews):
     options, provenance : mapping, default={}
         Options of the fit, and facts about its data. JSON values.
 
+    Attributes
+    ----------
+    fit_ : Fit or None
+        Of a model that `fit_model` returned: training data, predictions of cross-validation, test split, timings and
+        notes. Neither saved nor pickled.
+
     See Also
     --------
     WordMerger : The merging alone, as a scikit-learn estimator.
@@ -194,6 +201,7 @@ class Model(SmallForms, ModelViews):
     quantized: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    fit_: Fit | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.modality, str) or self.modality not in ITEMS:
@@ -225,6 +233,14 @@ class Model(SmallForms, ModelViews):
                 raise BagwiseError(f"{name} must be a mapping, got {type(getattr(self, name)).__name__}.")
             self._set(**{name: json_copy(dict(getattr(self, name)), name)})
         check_edits(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # of copies and pickles: the groups of words depend on `n_groups`, which copies change; `Fit` is pickled as None
+        return {name: value for name, value in self.__dict__.items() if name != "lookup"}
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters of the model by name."""
+        return {one.name: getattr(self, one.name) for one in fields(self) if one.init}
 
     def _set(self, **values: Any) -> None:
         for name, value in values.items():
@@ -444,7 +460,6 @@ class Model(SmallForms, ModelViews):
                 f"This model is compact: it always has {self.n_groups} groups, not {n}. Cut the model it was made from."
             )
         other = copy.copy(self)
-        other.__dict__.pop("lookup", None)
         other._set(n_groups=self._checked_size(n), given_names=moved_names(self, n))
         with_derived_head(other)
         return other

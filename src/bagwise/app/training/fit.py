@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import os
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +31,10 @@ from bagwise.app.training.provenance import provenance_of
 from bagwise.app.training.seen import distinct_hashes
 from bagwise.descriptors.registry import split_names, without_folder
 from bagwise.distributed.executors import executor_of
-from bagwise.errors import OptionError
+from bagwise.errors import BagwiseError, OptionError
 from bagwise.sources.collection import Collection
 
-__all__ = ["Fit", "FittedModel", "check_groups", "run_fit"]
+__all__ = ["Fit", "check_groups", "run_fit"]
 
 # Groups, if their number is not given and cannot be chosen by cross-validation.
 DEFAULT_GROUPS = 50
@@ -77,56 +75,27 @@ class Fit:
     notes: tuple[str, ...]
     cached: tuple[str, ...] = ()
 
-
-class FittedModel(Model):
-    """A model as `fit_model` returns it: with the data it was fitted to, until it is saved and loaded.
-
-    Attributes
-    ----------
-    result : Fit
-        Training data, predictions of cross-validation, test split, timings and notes.
-    """
-
-    result: Fit
-
-    @classmethod
-    def of(cls, result: Fit) -> FittedModel:
-        """Build the model of a fit."""
-        names = [one.name for one in dataclasses.fields(Model) if one.init]
-        model = cls(**{name: getattr(result.model, name) for name in names})
-        model._set(result=result)
-        return model
-
-    def __copy__(self) -> FittedModel:
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__)
-        return other
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> FittedModel:
-        other = object.__new__(type(self))
-        memo[id(self)] = other
-        other.__dict__.update(copy.deepcopy(self.__dict__, memo))
-        return other
-
     def __reduce__(self) -> tuple[Any, ...]:
-        # a plain model: training data, and credentials of their storage, do not belong into files
-        names = [one.name for one in dataclasses.fields(Model) if one.init]
-        return partial(Model, **{name: getattr(self, name) for name in names}), ()
+        # None: training data, and credentials of their storage, do not belong into files
+        return type(None), ()
 
-    def report(self, path: str | os.PathLike[str]) -> Path:
-        """Write a report of the fit, one HTML page. Needs ``bagwise[app]``.
-
-        The confusion matrix and the examples are those of the split "test", if there is one, otherwise those of
-        cross-validation.
-        """
+    def report(self, path: str | os.PathLike[str], model: Model | None = None) -> Path:
+        """Write the report of the fit, at the groups of a model that was cut from its model; see `Model.report`."""
         from bagwise.app.report import write_report
         from bagwise.app.training.evaluate import evaluate_model
         from bagwise.app.training.report_data import fit_report_data
 
-        test, evaluation = self.result.test, None
-        if test is not None and self.heads:
-            evaluation = evaluate_model(self, test)
-        return Path(write_report(fit_report_data(self.result, evaluation), path))
+        fit = self if model is None else dataclasses.replace(self, model=model)
+        if fit.model.hierarchy is not self.model.hierarchy:
+            raise BagwiseError(
+                "A report of a fit shows its groups, but those of this model were edited. Write that of the model "
+                "before its edits, or evaluate this one: bagwise evaluate."
+            )
+        if fit.model.path is not None and fit.model.n_groups not in fit.model.path.sizes:
+            sizes = ", ".join(map(str, fit.model.path.sizes))
+            raise BagwiseError(f"Errors were measured at {sizes} groups, not at {fit.model.n_groups}. Cut it there.")
+        tested = evaluate_model(fit.model, self.test) if self.test is not None and fit.model.heads else None
+        return Path(write_report(fit_report_data(fit, tested), path))
 
 
 def run_fit(
@@ -228,7 +197,9 @@ def run_fit(
     unequal = unequal_groups(model.lookup, totals) if method.scaling is None else None
     notes = (*prepared.found, *log.notes, *([] if unequal is None else [unequal]))
     cached = () if prepared.steps is None else tuple(prepared.steps.used)
-    return Fit(model, data, codes, held_out, top, prepared.test, dict(log.timings), notes, cached)
+    fit = Fit(model, data, codes, held_out, top, prepared.test, dict(log.timings), notes, cached)
+    model._set(fit_=fit)
+    return fit
 
 
 def _fewer_than_classes(n_groups: int, n_classes: int, method: Method, path: PathErrors | None) -> str:

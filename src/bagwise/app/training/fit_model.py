@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from bagwise.app.declaring import takes_options
+from bagwise.app.model import Model
 from bagwise.app.model.vectorizers import Progress
 from bagwise.app.options import FitOptions
-from bagwise.app.training.fit import FittedModel, run_fit
+from bagwise.app.training.fit import run_fit
 
 __all__ = ["fit_model"]
 
@@ -19,7 +20,7 @@ def fit_model(
     client: Any = None,
     progress: Progress | None = None,
     **options: Any,
-) -> FittedModel:
+) -> Model:
     r"""Learn a vocabulary, merge its words into groups, and train a classifier on the groups.
 
     1. Words are learned by k-means from descriptors of images or videos, or are the words of texts, or the columns of a
@@ -48,8 +49,8 @@ def fit_model(
 
     Returns
     -------
-    model : FittedModel
-        A `Model` with a method `report`, and more about the fit in ``model.result``.
+    model : Model
+        Its ``fit_`` has the training data, times and notes, until it is saved; `Model.report` shows them.
 
     Examples
     --------
@@ -66,4 +67,4 @@ def fit_model(
     >>> model.predict(["sweet ripe pear", "sharp steel"]).tolist()
     ['fruit', 'tools']
     """
-    return FittedModel.of(run_fit(source, FitOptions(**options), progress=progress, client=client))
+    return run_fit(source, FitOptions(**options), progress=progress, client=client).model

@@ -4,8 +4,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from bagwise.app.model import Model
 from bagwise.app.model.vectorizers import Progress
-from bagwise.app.training.fit import FittedModel
 from bagwise.sources.limits import Limits
 
 def fit_model(
@@ -51,4 +51,4 @@ def fit_model(
     n_jobs: int = -1,
     client: Any = None,
     progress: Progress | None = None,
-) -> FittedModel: ...
+) -> Model: ...

@@ -57,7 +57,6 @@ class FoldEdits:
         self._editors, self._first = [], []
         for hierarchy, statistics in folds:
             other = copy.copy(original)
-            other.__dict__.pop("lookup", None)
             other._set(hierarchy=hierarchy, group_statistics=statistics)
             self._editors.append(Editor(other))
             self._first.append(EditState(hierarchy, hierarchy, original.n_groups, {}))

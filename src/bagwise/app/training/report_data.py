@@ -50,7 +50,7 @@ def fit_report_data(fit: Fit, evaluation: Evaluation | None = None, title: str |
     >>> from bagwise.sources import Collection
     >>> from bagwise.app import fit_model, fit_report_data
     >>> rows = Collection.from_matrix(np.array([[4, 1, 0], [1, 0, 5]] * 3), list("abcdef"), [("cat",), ("dog",)] * 3)
-    >>> data = fit_report_data(fit_model(rows, n_groups=2, folds=3).result)
+    >>> data = fit_report_data(fit_model(rows, n_groups=2, folds=3).fit_)
     >>> data.curve.sizes, data.confusion.n_wrong, [group.n_words for group in data.groups]
     ((2, 3), 0, [1, 2])
     """
