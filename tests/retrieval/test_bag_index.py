@@ -9,8 +9,9 @@ from sklearn.metrics.pairwise import additive_chi2_kernel
 
 from bagwise import BagIndex, BagwiseError
 from bagwise.kernels import additive_kernel
-from bagwise.retrieval._plain import BLOCK_ITEMS
-from bagwise.retrieval.histograms import METRICS
+from bagwise.retrieval.histograms import BLOCK_ITEMS, METRICS, Metric
+from commands import bagwise
+from small_sources import write_table
 
 
 def all_scores(metric, Q, X):
@@ -348,3 +349,32 @@ def test_blocks_tell_about_words_and_groups(density, squared, rooted):
 def test_a_row_that_does_not_exist_is_named():
     with pytest.raises(BagwiseError, match="There is no item 2: there are 2, numbered from 0"):
         BagIndex("inner").add(np.eye(2)).row(2)
+
+
+def _jaccard(shared, totals):
+    return -shared / np.where(totals > 0, totals - shared, 1)
+
+
+@pytest.mark.parametrize("method", ["exact", "approximate"])
+def test_an_entry_is_all_that_a_new_metric_needs(monkeypatch, tmp_path, method):
+    """From Python and from the command line: what histograms share over what they have; nothing else is touched."""
+    monkeypatch.setitem(METRICS, "jaccard", Metric("jaccard", np.minimum, _jaccard))
+    rng = np.random.default_rng(0)
+    for density in (0.2, 0.9):  # as lists, and dense
+        X = rng.integers(0, 5, (300, 20)) * (rng.random((300, 20)) < density)
+        X[:, 0] = 1
+        index = BagIndex("jaccard", method=method, n_candidates=300).add(X).remove([7])
+        kept = np.delete(np.arange(300), 7)
+        expected = np.minimum(X[:9, None], X[kept]).sum(axis=2) / np.maximum(X[:9, None], X[kept]).sum(axis=2)
+        scores, ids = index.search(X[:9], k=12)
+        np.testing.assert_allclose(scores, np.sort(expected, axis=1)[:, :-13:-1])
+        np.testing.assert_allclose(scores, np.take_along_axis(expected, np.searchsorted(kept, ids), axis=1))
+    index.save(tmp_path / "saved.index")
+    np.testing.assert_array_equal(BagIndex.load(tmp_path / "saved.index").search(X[:9], k=12)[0], scores)
+
+    write_table(tmp_path / "counts.csv")
+    model, index = tmp_path / "counts.bagwise", tmp_path / "counts.index"
+    bagwise("fit", tmp_path / "counts.csv", "--folds", 0, "--groups", 4, "--no-page", "--out", model)
+    bagwise("index", model, tmp_path / "counts.csv", "--by", "words", "--metric", "jaccard", "--out", index, "--force")
+    assert "jaccard" in bagwise("info", index)
+    assert len(bagwise("search", index, tmp_path / "counts.csv", "--row", "3").splitlines()) > 1

@@ -13,7 +13,7 @@ import numpy as np
 
 from bagwise._utils.devices import device_module
 
-__all__ = ["BACKENDS", "Codebooks", "Kernels", "Topics", "backend"]
+__all__ = ["BACKENDS", "Codebooks", "Kernels", "Retrieval", "Topics", "backend"]
 
 
 class Codebooks(Protocol):
@@ -67,6 +67,19 @@ class Kernels(Protocol):
         """Compute the kernel between the rows of X and of Y (None: X), where X is."""
 
 
+class Retrieval(Protocol):
+    """Dense rows of an index."""
+
+    def n_queries(self, n_items: int, n_words: int) -> int:
+        """Return how many queries are compared with a dense block together."""
+
+    def n_threads(self, wanted: int) -> int:
+        """Return how many threads search."""
+
+    def possible_items(self, block: Any, queries: Any, first: int, last: int, k: int) -> tuple[Any, Any]:
+        """Find the items of a block that can be among the k nearest of some queries."""
+
+
 class Topics(Protocol):
     """Posteriors of documents."""
 
@@ -90,6 +103,7 @@ class Topics(Protocol):
 BACKENDS = {
     "codebooks": ("bagwise.codebooks.host", "bagwise.gpu.codebooks"),
     "kernels": ("bagwise.kernels.additive", "bagwise.gpu.kernels"),
+    "retrieval": ("bagwise.retrieval.screening", "bagwise.gpu.retrieval"),
     "topics": ("bagwise.topics.inference", "bagwise.gpu.topics"),
 }
 

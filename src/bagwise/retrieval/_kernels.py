@@ -11,7 +11,7 @@ and single pairs add in that same order, so they give the same key to the last b
 import numpy as np
 from numba import njit
 
-from bagwise.retrieval._plain import BLOCK_ITEMS, CHI2, EUCLIDEAN, INNER, INTERSECTION
+from bagwise.retrieval.histograms import BLOCK_ITEMS, CHI2, EUCLIDEAN, INNER, INTERSECTION
 
 # Partial sums of a row, which the compiler vectorizes.
 _WIDTH = 64

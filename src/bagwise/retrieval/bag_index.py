@@ -13,11 +13,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from bagwise._utils.backends import backend
 from bagwise._utils.checks import check_integer
-from bagwise._utils.devices import device_module
 from bagwise._utils.threads import number_of_threads
 from bagwise.errors import BagwiseError, unknown_name
-from bagwise.retrieval._plain import BLOCK_ITEMS, CHI2, INTERSECTION
 from bagwise.retrieval.blocks import Block
 from bagwise.retrieval.candidates import STRUCTURES, Candidates, Cells
 from bagwise.retrieval.files import (
@@ -30,7 +29,7 @@ from bagwise.retrieval.files import (
     ids_to_tensors,
     plain_metadata,
 )
-from bagwise.retrieval.histograms import METRICS, NORMS, Queries, check_histograms, prepare
+from bagwise.retrieval.histograms import BLOCK_ITEMS, METRICS, NORMS, Queries, check_histograms, prepare
 from bagwise.retrieval.identifiers import Identifiers
 from bagwise.retrieval.store import Store
 
@@ -174,7 +173,7 @@ class BagIndex:
         self.n_candidates = check_integer(n_candidates, "n_candidates", 1)
         self.n_probe = check_integer(n_probe, "n_probe", 1)
         self.n_jobs = n_jobs
-        device_module(device)  # raises if there is none
+        backend("retrieval", device)  # raises if there is none
         self.device = device
         self.metadata: dict[str, Any] = dict(metadata or {})
         self._metric = METRICS[metric]
@@ -370,7 +369,7 @@ class BagIndex:
         for prepared, part in self._prepared(rows, _QUERIES):
             queries = Queries.of(prepared, self._metric)
             if self._candidates is None:
-                keys, items = store.search(queries, k, self._n_threads, device_module(self.device))
+                keys, items = store.search(queries, k, self._n_threads, backend("retrieval", self.device))
             else:
                 keys, items = self._search_candidates(self._candidates, store, prepared, queries, k)
             ids[part], scores[part] = self._ids.take(items), self._metric.scores(keys)
@@ -388,7 +387,7 @@ class BagIndex:
         few = np.flatnonzero((items < 0).any(axis=1))
         if len(few):
             queries = Queries.of(rows[few], self._metric)
-            keys[few], items[few] = store.search(queries, k, self._n_threads, device_module(self.device))
+            keys[few], items[few] = store.search(queries, k, self._n_threads, backend("retrieval", self.device))
         return keys, items
 
     def blocks(self) -> list[Block]:
@@ -435,9 +434,14 @@ class BagIndex:
         one = sp.csr_array(next(self._prepared(rows, 1))[0]).astype(np.float64)
         items = np.asarray(numbers, dtype=np.int64)
         shape = (len(items), one.shape[1])
-        if not self._metric.larger_is_nearer:  # words of the items that the query does not have count too
-            found = [self._squares(one, self.row(number)) for number in items.tolist()]
-            return sp.csr_array(sp.vstack(found)) if found else sp.csr_array(shape)
+        if self._metric.difference is not None:  # words of the items that the query does not have count too
+            found = [sp.csr_array((0, shape[1]))]
+            for number in items.tolist():
+                other = self.row(number).astype(np.float64)
+                words = (one != other).indices
+                x, z = (row[:, words].toarray()[0] for row in (one, other))
+                found.append(sp.csr_array((self._metric.difference(x, z), words, [0, len(words)]), (1, shape[1])))
+            return sp.csr_array(sp.vstack(found))
         words, own = one.indices.astype(np.int64), one.data
         values, first = np.zeros((len(items), len(words))), 0
         for block in self.blocks():
@@ -445,17 +449,9 @@ class BagIndex:
             if len(inside):
                 values[inside] = block.values_of(words, items[inside] - first)
             first += len(block)
-        terms = np.minimum(values, own) if self._metric.kind == INTERSECTION else values * own
+        terms = self._metric.term(own, values)
         places, columns = np.nonzero(terms)
         return sp.csr_array((terms[places, columns], (places, words[columns])), shape=shape)
-
-    def _squares(self, one: sp.csr_array, other: sp.csr_array) -> sp.csr_array:
-        """Return the terms of a squared Euclidean or chi² distance."""
-        squares = one - other.astype(np.float64)
-        squares.data **= 2
-        if self._metric.kind == CHI2:
-            squares.data /= (one + other).toarray().ravel()[squares.indices]
-        return squares
 
     def _prepared(self, rows: Any, step: int) -> Iterator[tuple[Any, slice]]:
         """Yield checked rows in the form that the index holds, some at a time."""

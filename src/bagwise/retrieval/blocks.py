@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import importlib
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, fields
-from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Self
@@ -17,12 +17,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bagwise._utils.devices import check_device_memory, device_module, to_device
+from bagwise._utils.backends import Retrieval
 from bagwise.errors import BagwiseError
-from bagwise.retrieval import _plain as plain
-from bagwise.retrieval._plain import BLOCK_ITEMS
-from bagwise.retrieval.histograms import Metric, Queries
-from bagwise.retrieval.screening import possible_items
+from bagwise.retrieval.histograms import BLOCK_ITEMS, Metric, Queries
 
 __all__ = ["Block", "DenseBlock", "InvertedBlock", "make_block", "stacked"]
 
@@ -30,16 +27,50 @@ _Keys = NDArray[np.float64]
 _Items = NDArray[np.int64]
 # Rows with a larger fraction of non-zeros are kept dense: it is then faster to look at all words.
 _DENSE_FRACTION = 0.4
-# Queries of one task of a thread.
+# Queries of one task of a thread; numbers of rows that are computed at a time.
 _INVERTED_QUERIES = 16
-_DENSE_QUERIES = 256
-# Numbers of one task, pairs of queries and dense rows or queries as dense rows: on the CPU, and on a device.
-_DENSE_NUMBERS, _DEVICE_NUMBERS = 1 << 22, 1 << 26
+_DENSE_NUMBERS = 1 << 22
+# Queries, and terms of their sums, that are few.
+_FEW_QUERIES, _FEW_TERMS = 4, 1 << 20
 
 
 def _kernels() -> ModuleType:
-    """Import compiled code, which takes long to load and which searches for a few queries do without."""
+    """Import compiled code, which takes 0.3 s: far longer than a search for a few queries, which does without."""
     return importlib.import_module("bagwise.retrieval._kernels")
+
+
+def _by_definition(metric: Metric, n_queries: int, n_terms: int) -> bool:
+    """Whether to search by the definition of the metric rather than by compiled code."""
+    return metric.kind is None or (n_queries <= _FEW_QUERIES and n_terms <= _FEW_TERMS)
+
+
+def _search(
+    queries: Queries,
+    list_of: Callable[[int], tuple[Any, NDArray[Any]]],
+    totals: NDArray[np.float64],
+    first: int,
+    out_keys: _Keys,
+    out_items: _Items,
+) -> None:
+    """Do what `search_lists` does by the definition; `list_of` returns the items with a word, and its values."""
+    metric = queries.metric
+    for i in range(len(out_keys)):
+        shared = np.zeros(BLOCK_ITEMS)
+        own = slice(queries.starts[first + i], queries.starts[first + i + 1])
+        for word, x in zip(queries.words[own].tolist(), queries.values[own].astype(np.float64), strict=True):
+            items, z = list_of(word)
+            shared[items] += metric.term(x, z.astype(np.float64))
+        keys = metric.key(shared[: len(totals)], queries.totals[first + i] + totals)
+        nearest = np.argsort(keys, kind="stable")[: out_keys.shape[1]]
+        out_keys[i], out_items[i] = keys[nearest], nearest
+
+
+def _compare(block: Block, queries: Queries, first: int, bounds: _Items, chosen: _Items, out: _Keys) -> None:
+    """Do what `keys_from_lists` does by the definition."""
+    for i, (low, high) in enumerate(bounds.tolist(), first):
+        own, items = slice(queries.starts[i], queries.starts[i + 1]), chosen[low:high]
+        terms = queries.metric.term(queries.values[own].astype(np.float64), block.values_of(queries.words[own], items))
+        out[low:high] = queries.metric.key(terms.sum(axis=1), queries.totals[i] + block.totals[items])
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +115,7 @@ class InvertedBlock(_Arrays):
     items: NDArray[np.uint16]  # of one list after the other, rising in each
     values: NDArray[np.float32]
 
-    def n_queries(self, xp: Any) -> int:
+    def n_queries(self, place: Retrieval) -> int:
         """Return how many queries should be searched together."""
         return _INVERTED_QUERIES
 
@@ -96,16 +127,19 @@ class InvertedBlock(_Arrays):
         part = slice(self.starts[word], self.starts[word + 1])
         return self.items[part], self.values[part]
 
-    def search(self, xp: Any, queries: Queries, first: int, out_keys: _Keys, out_items: _Items) -> None:
+    def search(self, place: Retrieval, queries: Queries, first: int, out_keys: _Keys, out_items: _Items) -> None:
         """Find the nearest items of the queries from `first` on, in order; as many as the results have columns."""
-        words, kind = queries.words[queries.starts[first] : queries.starts[first + len(out_keys)]], queries.metric.kind
-        if plain.are_few(len(out_keys), int((self.starts[words + 1] - self.starts[words]).sum())):
-            plain.search(kind, queries.arrays, self._list, self.totals, first, out_keys, out_items)
+        words, metric = queries.words[queries.starts[first] : queries.starts[first + len(out_keys)]], queries.metric
+        if _by_definition(metric, len(out_keys), int((self.starts[words + 1] - self.starts[words]).sum())):
+            _search(queries, self._list, self.totals, first, out_keys, out_items)
         else:
-            _kernels().search_lists(kind, queries.arrays, self._lists, first, out_keys, out_items)
+            _kernels().search_lists(metric.kind, queries.arrays, self._lists, first, out_keys, out_items)
 
     def keys(self, queries: Queries, first: int, bounds: _Items, chosen: _Items, out: _Keys) -> None:
         """Compare each query from `first` on with items chosen for it, ``chosen[bounds[i, 0]:bounds[i, 1]]``."""
+        if queries.metric.kind is None:
+            _compare(self, queries, first, bounds, chosen, out)
+            return
         _kernels().keys_from_lists(queries.metric.kind, queries.arrays, self._lists, first, bounds, chosen, out)
 
     def row(self, item: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
@@ -162,33 +196,26 @@ class DenseBlock(_Arrays):
 
     values: NDArray[np.float32]
 
-    def n_queries(self, xp: Any) -> int:
+    def n_queries(self, place: Retrieval) -> int:
         """Return how many queries should be searched together."""
-        if xp is not np:
-            return max(_DEVICE_NUMBERS // len(self), 1)
-        return int(np.clip(_DENSE_NUMBERS // max(self.values.shape), 1, _DENSE_QUERIES))
+        return place.n_queries(*self.values.shape)
 
-    def search(self, xp: Any, queries: Queries, first: int, out_keys: _Keys, out_items: _Items) -> None:
+    def search(self, place: Retrieval, queries: Queries, first: int, out_keys: _Keys, out_items: _Items) -> None:
         """Do what `InvertedBlock.search` does.
 
-        All pairs are compared in float32 by the array module `xp`. Those that can be among the nearest, by a bound on
-        the rounding errors, are compared in float64.
+        All pairs are compared in float32. Those that can be among the nearest, by a bound on the rounding errors, are
+        compared in float64.
         """
-        kind, last, k = queries.metric.kind, first + len(out_keys), out_keys.shape[1]
+        last, k = first + len(out_keys), out_keys.shape[1]
         n_words = int(queries.starts[last] - queries.starts[first])
-        if xp is np and plain.are_few(len(out_keys), n_words * len(self)):
+        if _by_definition(queries.metric, len(out_keys), n_words * len(self)):
 
             def list_of(word: int) -> tuple[Any, NDArray[np.float32]]:
                 return slice(len(self)), self.values[:, word]
 
-            plain.search(kind, queries.arrays, list_of, self.totals, first, out_keys, out_items)
+            _search(queries, list_of, self.totals, first, out_keys, out_items)
             return
-        if xp is not np:
-            need = 50 * len(out_keys) * len(self) + (0 if "_on_device" in vars(self) else self.n_bytes)
-            check_device_memory(need, f"{len(self)} items, and {len(out_keys)} queries")
-        rows, totals = (self.values, self.totals) if xp is np else self._on_device
-        dense, query_totals = to_device(queries.dense(first, last), xp), to_device(queries.totals[first:last], xp)
-        bounds, chosen = possible_items(xp, kind, dense, rows, query_totals, totals, k)
+        bounds, chosen = place.possible_items(self, queries, first, last, k)
         keys = np.empty(len(chosen))
         self.keys(queries, first, bounds, chosen, keys)
         # of equally near items those added first
@@ -196,18 +223,12 @@ class DenseBlock(_Arrays):
         nearest = order[bounds[:, :1] + np.arange(k)]
         out_keys[:], out_items[:] = keys[nearest], chosen[nearest]
 
-    @cached_property
-    def _on_device(self) -> tuple[Any, Any]:
-        """Values and totals on a CUDA device, as long as the block lives."""
-        xp = device_module("cuda")
-        return to_device(self.values, xp), to_device(self.totals, xp)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_on_device"}
-
     def keys(self, queries: Queries, first: int, bounds: _Items, chosen: _Items, out: _Keys) -> None:
         """Do what `InvertedBlock.keys` does."""
         kind = queries.metric.kind
+        if kind is None:
+            _compare(self, queries, first, bounds, chosen, out)
+            return
         _kernels().keys_from_rows(kind, queries.arrays, self.values, self.totals, first, bounds, chosen, out)
 
     def row(self, item: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:

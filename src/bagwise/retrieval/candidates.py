@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from bagwise._utils.extras import require
 from bagwise._utils.memory import free_memory, readable_size
 from bagwise.errors import BagwiseError
-from bagwise.retrieval.histograms import Metric
+from bagwise.retrieval.histograms import CHI2, INNER, INTERSECTION, Metric
 from bagwise.retrieval.store import Store
 
 STRUCTURES = ("auto", "flat", "ivf", "hnsw")
@@ -176,7 +176,7 @@ class Candidates:
 
     @property
     def _pads(self) -> bool:
-        return self._metric.name == "intersection"
+        return self._metric.kind == INTERSECTION
 
     def _build(self, store: Store) -> None:
         faiss, n_items = self._faiss, len(store)
@@ -187,11 +187,8 @@ class Candidates:
                 f"Approximate search holds {n_items} vectors of {n_features} numbers, {readable_size(need)}; "
                 f"{readable_size(free)} are free. Use method='exact', which holds the non-zeros alone, or fewer words."
             )
-        metric = {
-            "intersection": faiss.METRIC_L1,
-            "hellinger": faiss.METRIC_INNER_PRODUCT,
-            "inner": faiss.METRIC_INNER_PRODUCT,
-        }.get(self._metric.name, faiss.METRIC_L2)
+        metric = faiss.METRIC_INNER_PRODUCT if self._metric.kind == INNER else faiss.METRIC_L2
+        metric = faiss.METRIC_L1 if self._pads else metric
         structure = self._structure
         if structure == "auto":
             structure = "flat" if n_items <= _FLAT_ITEMS else "ivf"
@@ -265,7 +262,7 @@ class Candidates:
     def _vectors(self, rows: Any, totals: NDArray[np.float64] | None) -> NDArray[np.float32]:
         """Turn rows into vectors; items have totals, queries have none."""
         dense = rows.toarray() if sp.issparse(rows) else np.array(rows)
-        if self._metric.name == "chi2":
+        if self._metric.kind == CHI2:
             np.sqrt(dense, out=dense)
         if not self._pads:
             return np.ascontiguousarray(dense)

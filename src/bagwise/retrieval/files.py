@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from bagwise._io.tensors import Chunks, FileKind, PackedStrings, header_field, tensor
 from bagwise.errors import BagwiseError
-from bagwise.retrieval._plain import BLOCK_ITEMS
 from bagwise.retrieval.blocks import Block, DenseBlock, InvertedBlock
 from bagwise.retrieval.candidates import Cells
+from bagwise.retrieval.histograms import BLOCK_ITEMS
 from bagwise.retrieval.identifiers import Identifiers
 
 FILE = FileKind(

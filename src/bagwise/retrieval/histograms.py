@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,43 +13,82 @@ from numpy.typing import NDArray
 from bagwise._utils.checks import as_numpy
 from bagwise._utils.matrices import as_format, canonical, check_non_negative, first_not_finite, is_lazy
 from bagwise.errors import BagwiseError, argument
-from bagwise.retrieval import _plain as plain
+
+# Kinds of metrics that compiled code knows, see `_shared_term` and `_key` of `bagwise.retrieval._kernels`.
+INNER, EUCLIDEAN, INTERSECTION, CHI2 = range(4)
+# Items of a block: as many as the 16 bits of a list's entries can name, so that no entry points outside.
+BLOCK_ITEMS = 1 << 16
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric: its code in compiled functions, and how keys become scores."""
+    """A metric: a sum over the words that query and item share, turned into a key of which the smaller is nearer.
+
+    `term` and `key` define it, in NumPy. With a `kind` of compiled code, which adds the same terms and makes the same
+    keys, large searches are fast; without one, all searches go by the definition.
+    """
 
     name: str
-    kind: int  # constant of bagwise.retrieval._plain
-    larger_is_nearer: bool  # scores are similarities rather than distances
-    non_negative: bool  # histograms must not be negative
+    term: Callable[[Any, Any], Any]  # what a word adds, from its values in query and item; 0 if one of them is
+    key: Callable[[Any, Any], Any]  # from the sum of terms, and the totals of query and item together
+    difference: Callable[[Any, Any], Any] | None = None  # what a word adds to a distance; None: scores are similarities
+    squared: bool = False  # keys are squares of scores
+    non_negative: bool = True  # histograms must not be negative
     square_root: bool = False  # histograms are replaced by their square roots
+    power: int = 1  # totals of rows are sums of values (1), or of their squares (2)
+    kind: int | None = None
 
     @property
-    def power(self) -> int:
-        """Whether totals of rows are sums (1) or squared norms (2)."""
-        return 2 if self.kind in (plain.INNER, plain.EUCLIDEAN) else 1
+    def larger_is_nearer(self) -> bool:
+        """Whether scores are similarities rather than distances."""
+        return self.difference is None
 
     def scores(self, keys: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Turn keys, of which the smaller is nearer, into scores."""
+        """Turn keys into scores."""
         if self.larger_is_nearer:
             return 0.0 - keys  # without negative zeros
-        return np.sqrt(keys) if self.kind == plain.EUCLIDEAN else keys
+        return np.sqrt(keys) if self.squared else keys
 
     def totals(self, rows: Any) -> NDArray[np.float64]:
         """Totals of the rows of a CSR or dense matrix."""
         return row_totals(rows, self.power)
 
 
+def _harmonic(x: Any, z: Any) -> Any:
+    return x * z / (x + z)
+
+
+def _minus(shared: Any, totals: Any) -> Any:
+    return -shared
+
+
+def _euclidean(shared: Any, totals: Any) -> Any:
+    return np.maximum(totals - 2.0 * shared, 0.0)
+
+
+def _square(x: Any, z: Any) -> Any:
+    return (x - z) ** 2
+
+
+def _chi2(shared: Any, totals: Any) -> Any:
+    return np.maximum(totals - 4.0 * shared, 0.0)
+
+
+def _relative_square(x: Any, z: Any) -> Any:
+    return (x - z) ** 2 / (x + z)
+
+
+# Adding one takes a row.
 METRICS = {
     metric.name: metric
     for metric in [
-        Metric("chi2", plain.CHI2, larger_is_nearer=False, non_negative=True),
-        Metric("intersection", plain.INTERSECTION, larger_is_nearer=True, non_negative=True),
-        Metric("hellinger", plain.INNER, larger_is_nearer=True, non_negative=True, square_root=True),
-        Metric("euclidean", plain.EUCLIDEAN, larger_is_nearer=False, non_negative=False),
-        Metric("inner", plain.INNER, larger_is_nearer=True, non_negative=False),
+        Metric("chi2", _harmonic, _chi2, _relative_square, kind=CHI2),
+        Metric("intersection", np.minimum, _minus, kind=INTERSECTION),
+        Metric("hellinger", np.multiply, _minus, square_root=True, power=2, kind=INNER),
+        Metric(
+            "euclidean", np.multiply, _euclidean, _square, squared=True, non_negative=False, power=2, kind=EUCLIDEAN
+        ),
+        Metric("inner", np.multiply, _minus, non_negative=False, power=2, kind=INNER),
     ]
 }
 

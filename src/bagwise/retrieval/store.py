@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bagwise._utils.backends import Retrieval
 from bagwise._utils.threads import map_in_order, one_blas_thread, run_over_ranges
-from bagwise.retrieval._plain import BLOCK_ITEMS
 from bagwise.retrieval.blocks import Block, DenseBlock, InvertedBlock, make_block, stacked
-from bagwise.retrieval.histograms import Metric, Queries
+from bagwise.retrieval.histograms import BLOCK_ITEMS, Metric, Queries
 
 # Queries whose chosen items are compared in one task of a thread.
 _CHOSEN_QUERIES = 16
@@ -70,11 +70,11 @@ class Store:
         return replace(self, blocks=tuple(one if len(one) < BLOCK_ITEMS else one.mapped(folder) for one in self.blocks))
 
     def search(
-        self, queries: Queries, k: int, n_threads: int, xp: Any = np
+        self, queries: Queries, k: int, n_threads: int, place: Retrieval
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Find the k nearest items of each query: their keys and numbers, nearest first, then in order of adding.
 
-        There must be at least k items. Dense blocks are searched by the array module `xp`.
+        There must be at least k items. Rows of dense blocks are compared at `place`.
         """
         step = int(np.clip(_RESULTS // max(sum(min(k, len(block)) for block in self.blocks), 1), 1, _MOST_QUERIES))
         keys = np.empty((len(queries), k))
@@ -82,23 +82,23 @@ class Store:
         with one_blas_thread():
             for first in range(0, len(queries), step):
                 part = slice(first, min(first + step, len(queries)))
-                keys[part], items[part] = self._search_some(queries, part, k, n_threads, xp)
+                keys[part], items[part] = self._search_some(queries, part, k, n_threads, place)
         return keys, items
 
     def _search_some(
-        self, queries: Queries, part: slice, k: int, n_threads: int, xp: Any
+        self, queries: Queries, part: slice, k: int, n_threads: int, place: Retrieval
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         n_queries, n_found = part.stop - part.start, [min(k, len(block)) for block in self.blocks]
         keys = [np.empty((n_queries, n)) for n in n_found]
         items = [np.empty((n_queries, n), dtype=np.int64) for n in n_found]
-        steps = [block.n_queries(xp) for block in self.blocks]
+        steps = [block.n_queries(place) for block in self.blocks]
         tasks = [(b, low, low + step) for b, step in enumerate(steps) for low in range(0, n_queries, step)]
 
         def run(start: int, stop: int) -> None:
             for b, low, high in tasks[start:stop]:
-                self.blocks[b].search(xp, queries, part.start + low, keys[b][low:high], items[b][low:high])
+                self.blocks[b].search(place, queries, part.start + low, keys[b][low:high], items[b][low:high])
 
-        run_over_ranges(run, len(tasks), n_threads if xp is np else 1, size=1)
+        run_over_ranges(run, len(tasks), place.n_threads(n_threads), size=1)
         firsts = accumulate(map(len, self.blocks[:-1]), initial=0)
         every, numbers = np.hstack(keys), np.hstack([one + first for one, first in zip(items, firsts, strict=True)])
         # blocks come in the order of adding, and so do equally near items in each of them

@@ -18,8 +18,8 @@ from bagwise.app.index.item_index import ItemIndex
 from bagwise.app.model.model import Model
 from bagwise.app.model.vectorizers import group_features, normalize_features
 from bagwise.app.training.group_data import spread
-from bagwise.retrieval._plain import BLOCK_ITEMS
 from bagwise.retrieval.blocks import InvertedBlock
+from bagwise.retrieval.histograms import BLOCK_ITEMS
 
 __all__ = ["CountedWords", "IndexedWords"]
 
