@@ -50,6 +50,9 @@ types: $(VENV)/.installed-dev
 imports: $(VENV)/.installed-dev
 	$(BIN)/lint-imports
 
+# Tests start hundreds of processes, each of which would compile the library to bytecode again.
+check check-often stress test-fast properties: export PYTHONDONTWRITEBYTECODE :=
+
 # one thread of BLAS for each of the workers; `make check JOBS=8` for more of them
 check: $(VENV)/.installed-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal

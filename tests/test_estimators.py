@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import estimator_checks
-from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
+from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import bagwise
 from bagwise import Bags
@@ -52,7 +52,7 @@ PARAMETERS = {
     "ConfidenceWeightedClassifier": {"max_iter": 5},
     "WordMergerCV": {"n_groups": [1, 2], "cv": 2},
 }
-# Further settings to check, beside that of `cheap`.
+# Further settings to check, beside that of `cheap`: by the checks that depend on what is computed.
 VARIANTS = {
     "BagNormalizer": [{"steps": "l2"}, {"steps": ["power", "l2"], "power": 0.3}],
     "BagOfFeatures": [
@@ -151,12 +151,47 @@ def expected_failures(estimator):
     return {}
 
 
+# What does not depend on settings (tags, constructors, refused input) is checked once for each class.
+CHECKS_OF_VARIANTS = {
+    "check_dict_unchanged",
+    "check_estimator_sparse_array",
+    "check_estimators_dtypes",
+    "check_estimators_pickle",
+    "check_fit2d_1feature",
+    "check_fit2d_1sample",
+    "check_fit_idempotent",
+    "check_methods_sample_order_invariance",
+    "check_readonly_memmap_input",
+    *WEIGHTS_AS_COUNTS,
+}
+
+
+def checks_of(estimator, every=True, **options):
+    """The checks of scikit-learn for an estimator, with a name each: every one, or those that its settings concern."""
+    for pair in estimator_checks_generator(estimator, **options):
+        instance, check, *marks = unpacked(pair)
+        if every or check.func.__name__ in CHECKS_OF_VARIANTS:
+            given = "".join(f",{name}={value}" for name, value in check.keywords.items())
+            named = "".join(f"{instance!r}-{check.func.__name__}{given}".split())
+            yield pytest.param(instance, check, marks=marks, id=named)
+
+
+def unpacked(pair):
+    """An estimator, a check, and marks of checks that are expected to fail."""
+    return (*pair.values, *pair.marks) if hasattr(pair, "values") else pair
+
+
+def cases():
+    for name, kind in sorted(MATRICES.items()):
+        for number, changes in enumerate(({}, *VARIANTS.get(name, ()))):
+            estimator = cheap(kind, **changes)
+            expected = expected_failures(estimator)
+            yield from checks_of(estimator, number == 0, expected_failed_checks=expected, mark="xfail")
+
+
 @pytest.mark.filterwarnings("ignore:No feature agrees")  # scikit-learn's random data have no classes to agree with
 @pytest.mark.filterwarnings("ignore:X has negative values")  # which its checks take for any data
-@parametrize_with_checks(
-    [cheap(kind, **changes) for name, kind in sorted(MATRICES.items()) for changes in ({}, *VARIANTS.get(name, ()))],
-    expected_failed_checks=expected_failures,
-)
+@pytest.mark.parametrize(("estimator", "check"), list(cases()))
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
