@@ -212,11 +212,11 @@ def test_criteria_of_neighbours_use_the_whole_sample(client, sources, monkeypatc
     assert here.model.hierarchy == there.model.hierarchy
     sums = []
     monkeypatch.setattr(
-        "bagwise.app.training.method.add_scatters", lambda *given: sums.append(given) or add_scatters(*given)
+        "bagwise.app.training.learning.add_scatters", lambda *given: sums.append(given) or add_scatters(*given)
     )
     again = run_fit(sources["texts"], chosen, client=LocalExecutor())
-    assert len(sums) == 2  # each fold of cross-validation compares items in blocks, too
-    assert [len(given[4]) for given in sums] == [2, 2]
+    assert len(sums) == 3  # each fold of cross-validation compares items in blocks, too
+    assert [len(given[4]) for given in sums] == [3, 2, 2]
     assert again.model.path == here.model.path
     assert any("merged on 36 items of the sample, in 3 random blocks" in note for note in here.notes)
     monkeypatch.setattr("bagwise.app.training.sums.MOST_SUMMED", 5)

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise._utils.extras import require
+from bagwise._utils.threads import map_in_order
 from bagwise.errors import BagwiseError, argument
 
 __all__ = ["DaskExecutor", "Executor", "LocalExecutor", "Spilled", "executor_of", "new_file", "remove_file"]
@@ -53,12 +54,13 @@ class Executor(ABC):
         step: str = "",
         sizes: Sequence[int] | None = None,
         fixed: bool = False,
+        n_threads: int = 1,
     ) -> list[Any]:
         """Call a function with each part, or with one of each of several sequences; return when all are done.
 
         `step` is the name of the step for progress, and `sizes` what each part counts. Parts may be handles. If
         `fixed`, a part goes to the worker that had it in the last call, which may still hold what it has read, unless
-        workers have come or gone or are busy.
+        workers have come or gone or are busy. `n_threads` parts run at a time where this process runs them.
         """
 
     @abstractmethod
@@ -102,7 +104,7 @@ class Executor(ABC):
 
 
 class LocalExecutor(Executor):
-    """Runs parts one after the other in this process. Handles are the values themselves."""
+    """Runs parts in this process, one after the other or in threads. Handles are the values themselves."""
 
     def map(
         self,
@@ -111,12 +113,16 @@ class LocalExecutor(Executor):
         step: str = "",
         sizes: Sequence[int] | None = None,
         fixed: bool = False,
+        n_threads: int = 1,
     ) -> list[Any]:
         """Call a function with each part."""
         counts = [1] * len(parts[0]) if sizes is None else sizes
         done, total, results = 0, sum(counts), []
-        for count, *given in zip(counts, *parts, strict=True):
-            results.append(function(*given))
+        if step:
+            self.progress(step, 0, total)
+        calls = map_in_order(lambda given: function(*given), zip(*parts, strict=True), n_threads)
+        for count, result in zip(counts, calls, strict=True):
+            results.append(result)
             done += count
             if step:
                 self.progress(step, done, total)
@@ -175,6 +181,7 @@ class DaskExecutor(Executor):
         step: str = "",
         sizes: Sequence[int] | None = None,
         fixed: bool = False,
+        n_threads: int = 1,
     ) -> list[Any]:
         """Call a function with each part, on workers."""
         if not parts[0]:

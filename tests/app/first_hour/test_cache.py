@@ -9,6 +9,7 @@ import pytest
 
 import bagwise.app.model.visual as visual
 import bagwise.app.training.learning as fitting
+import bagwise.app.training.validating as validating
 import bagwise.codebooks.kmeans as clustering
 from bagwise import Model
 from bagwise.descriptors import ColorCells, DenseSIFT
@@ -42,8 +43,8 @@ def counted(monkeypatch, fail_at=None):
             patch.setattr(descriptor, "_describe", counting("describe", descriptor._describe))
         patch.setattr(clustering, "kmeans_words", counting("learn", clustering.kmeans_words))
         patch.setattr(visual._Counting, "add", counting("count", visual._Counting.add))
-        patch.setattr(fitting, "_learn_groups", counting("merge", fitting._learn_groups))
-        patch.setattr(fitting, "score_followed", counting("validate", fitting.score_followed))
+        patch.setattr(fitting, "learn_rows", counting("merge", fitting.learn_rows))
+        patch.setattr(validating, "_run_fold", counting("validate", validating._run_fold))
         yield calls
 
 
@@ -67,7 +68,7 @@ def test_a_second_fit_neither_describes_nor_learns_nor_counts(photos, tmp_path, 
     assert second["from_cache"] == ["histograms of 12 images", "groups by classifier", "errors of classifier"]
     with counted(monkeypatch) as calls:
         third = as_json("fit", photos, "--out", tmp_path / "third.bagwise", *PHOTOS, *cache, "--criterion", "aib")
-    assert calls == {"describe": 0, "learn": 0, "count": 0, "merge": 1, "validate": 0}
+    assert calls == {"describe": 0, "learn": 0, "count": 0, "merge": 1, "validate": 2}
     assert third["from_cache"] == ["histograms of 12 images"]
     assert content(tmp_path / "plain.bagwise") == content(tmp_path / "first.bagwise")
     assert content(tmp_path / "plain.bagwise") == content(tmp_path / "second.bagwise")
@@ -95,7 +96,7 @@ def test_an_interrupted_fit_goes_on(step, photos, tmp_path, monkeypatch):
     assert calls["describe"] == 48 - n_described
     assert calls["learn"] == 2 - before["learn"] + (step[0] == "learn")
     assert calls["merge"] == (step[0] != "validate")
-    assert calls["validate"] == 1
+    assert calls["validate"] == 2
     assert content(tmp_path / "plain.bagwise") == content(tmp_path / "a.bagwise")
 
 

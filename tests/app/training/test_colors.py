@@ -10,6 +10,7 @@ from PIL import Image
 from bagwise import Model, open_collection
 from bagwise.app import FitOptions, compare_criteria, evaluate_model, fit_model, fit_report_data, plan_fit, run_fit
 from bagwise.app.report import write_markdown, write_report
+from bagwise.app.training.learning import Rows, learn_rows
 from bagwise.app.training.method import choose_method, choose_weighting
 from bagwise.codebooks.normalizing import normalize_rows
 from bagwise.errors import OptionError
@@ -104,7 +105,8 @@ def test_cross_validation_merges_as_the_fit_does(fit, criterion):
     method = choose_method(options, "images", 2, fit.data.vocabularies)
     whole = fit.data.whole()
     X = method.merging_input(whole, choose_weighting(method, whole).apply(whole))
-    assert method.merger().fit(X, fit.codes).hierarchy_ == run_fit(fit.data.collection, options).model.hierarchy
+    found = learn_rows(Rows(X, X, X, 1), fit.codes, [], method, options).hierarchy
+    assert found == run_fit(fit.data.collection, options).model.hierarchy
 
 
 def test_saved_models_read_colours_again(fit, colored, tmp_path):
@@ -128,7 +130,7 @@ def test_reports_show_patches_of_both_vocabularies_in_colour(fit, tmp_path):
         pixels = np.array(Image.open(io.BytesIO(group.patches[0])).convert("RGB"))
         assert has_color(pixels)
     assert words == {"DenseSIFT": 12, "ColorCells": 6}
-    cut = dataclasses.replace(fit, model=fit.model.cut(1), held_out=None)
+    cut = dataclasses.replace(fit, model=fit.model.cut(1), held_out_top=None)
     (mixed,) = fit_report_data(cut).groups
     assert mixed.vocabulary == ""
     # patches of 16 pixels and cells of 8, enlarged by factors, in turn

@@ -4,18 +4,18 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
 from bagwise import BagwiseError, Hierarchy, Model, merge_words, runtime
 from bagwise.app import FitOptions, fit_model, run_fit
+from bagwise.app.model.vectorizers import group_features
+from bagwise.app.training.learning import Rows, learn_rows
 from bagwise.app.training.method import (
     FollowedPath,
     choose_method,
     choose_weighting,
     codes_of,
-    score_followed,
 )
 from bagwise.codebooks.normalizing import WordWeighting, normalize_rows
 from bagwise.criteria import Clusters
@@ -32,7 +32,7 @@ def test_items_of_several_vocabularies_are_clustered_once():
     method = choose_method(FitOptions(random_state=3), "images", 0, (12, 8))
     codes = method.clusterings(X).codes(X)
     apart = [merge_words(X[:, part], criterion=Clusters(clusterings=codes)) for part in (slice(12), slice(12, 20))]
-    merged = method.merger().fit(X, None).hierarchy_
+    merged = learn_rows(Rows(X, X, X, 1), None, [], method, FitOptions()).hierarchy
     assert merged == Hierarchy.interleave(apart)
     louder = X * np.repeat([50.0, 1.0], [12, 8])
     np.testing.assert_array_equal(method.clusterings(louder).codes(louder), codes)
@@ -121,26 +121,22 @@ def test_weights_along_the_path_are_those_fitted_at_each_size(n_classes, n_cells
         np.testing.assert_allclose(path.coefs[size][1], intercept, atol=1e-8)
 
 
-def test_followed_paths_are_cross_validated_fold_by_fold():
-    counts, codes = counted()
-    X = WordWeighting("log", None, "l2").apply(counts)
-    splits, sizes, seen = list(StratifiedKFold(3).split(codes, codes)), [2, 10, 40], []
-    found = score_followed(
-        X,
-        codes,
-        sizes,
-        fit=lambda X, y, whole: FollowedPath.fit(X, y, sizes, svm()),
-        splits=splits,
-        whole=X,
-        n_jobs=2,
-        progress=lambda *some: seen.append(some),
-    )
-    for fold, (train, test) in enumerate(splits):
-        path = FollowedPath.fit(X[train], codes[train], sizes, svm())
+@pytest.mark.parametrize("criterion", ["classifier", "aib"])
+def test_folds_are_fits_of_the_items_they_do_not_test(criterion, tmp_path):
+    fit = run_fit(write_text_folder(tmp_path / "texts"), FitOptions(folds=3, criterion=criterion, n_groups=4, n_jobs=2))
+    method, words = choose_method(FitOptions(criterion=criterion), "texts", 3), fit.data.histograms
+    rows = Rows.of(fit.data, method, choose_weighting(method, words))
+    sizes = fit.model.path.sizes
+    assert sorted(np.concatenate([fold.test for fold in fit.folds]).tolist()) == list(range(len(fit.codes)))
+    for fold in fit.folds:
+        train = np.setdiff1d(np.arange(len(fit.codes)), fold.test)
+        again = learn_rows(rows[train], fit.codes[train], sizes, method, FitOptions(n_groups=4))
+        assert again.hierarchy == fold.learned.hierarchy
+        assert again.heads == fold.learned.heads
         for k, size in enumerate(sizes):
-            np.testing.assert_array_equal(found.predicted[k, test], codes_of(path.scores(X[test], size)))
-            assert found.scores[fold, k] == np.mean(codes_of(path.scores(X[test], size)) == codes[test])
-    assert seen == [(0, 3), (1, 3), (2, 3), (3, 3)]
+            grouped = group_features(rows.weighted[fold.test], again.hierarchy.cut(size), size, 1, method.normalize)
+            answers = again.heads[size].scores(grouped).argmax(axis=1)
+            np.testing.assert_array_equal(fit.held_out[k, fold.test], answers)
 
 
 def test_a_model_of_texts_is_tf_idf_and_a_linear_svm_on_all_words(tmp_path):

@@ -237,7 +237,7 @@ def test_answers_for_held_out_items_do_not_depend_on_their_classes(criterion, mo
     labels = np.array(list("abc" * 20))
     splits = [(np.arange(20, 60), np.arange(20)), (np.r_[:20, 40:60], np.arange(20, 40))]
     splits.append((np.arange(40), np.arange(40, 60)))
-    for module in ("learning", "steering"):
+    for module in ("validating", "steering"):
         monkeypatch.setattr(f"bagwise.app.training.{module}.folds_of", lambda codes, options: splits)
     other = labels.copy()
     other[:20] = np.roll(labels[:20], 1)

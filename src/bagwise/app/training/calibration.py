@@ -51,16 +51,15 @@ class HeldOutScores:
         rows = self._row_of[items]
         self.scores[size, rows[rows >= 0]] = given[rows >= 0]
 
-    def taken(self, items: NDArray[np.intp]) -> tuple[TopClasses, NDArray[np.float32]]:
-        """Return what is known of some items, for `update` of another object for the same items and sizes."""
-        rows = self._row_of[items]
-        return self.top.taken(items), self.scores[:, rows[rows >= 0]]
+    @property
+    def chosen(self) -> NDArray[np.bool_]:
+        """Whether the scores of each item are kept."""
+        return self._row_of >= 0
 
-    def update(self, items: NDArray[np.intp], taken: tuple[TopClasses, NDArray[np.float32]]) -> None:
-        """Put in what `taken` returned."""
-        rows = self._row_of[items]
-        self.scores[:, rows[rows >= 0]] = taken[1]
-        for target, values in zip(self.top.arrays, taken[0].arrays, strict=True):
+    def put(self, items: NDArray[np.intp], top: TopClasses, scores: NDArray[np.float32]) -> None:
+        """Keep the top classes of items at all sizes, and the scores of those that are `chosen`."""
+        self.scores[:, self._row_of[items[self.chosen[items]]]] = scores
+        for target, values in zip(self.top.arrays, top.arrays, strict=True):
             target[:, items] = values
 
     def calibration(self) -> dict[int, float]:

@@ -19,11 +19,11 @@ from bagwise.app.model.vectorizers import Progress, WordSample, no_progress
 from bagwise.app.options import FitOptions
 from bagwise.app.training.baselines import POOLED, pooled_baseline
 from bagwise.app.training.items import N_SAMPLED_ITEMS, count_words, open_items
-from bagwise.app.training.learning import cross_validate
 from bagwise.app.training.method import (
     Method,
     adapt_to_table,
     choose_method,
+    choose_weighting,
     fitting_svms,
     folds_of,
     make_svm,
@@ -31,7 +31,8 @@ from bagwise.app.training.method import (
 from bagwise.app.training.preparing import Prepared, prepare
 from bagwise.app.training.references import references_for, score_reference
 from bagwise.app.training.seen import SeenItems, seen_items
-from bagwise.distributed.executors import executor_of
+from bagwise.app.training.validating import validate
+from bagwise.distributed.executors import LocalExecutor, executor_of
 from bagwise.errors import BagwiseError, OptionError, argument
 from bagwise.merging.criteria import NAMED_CRITERIA, resolve_criterion
 from bagwise.merging.criteria.base import TraceRatio
@@ -295,8 +296,10 @@ def compare_criteria(
         references = True if references is None else references
     for name in criteria:
         started = time.perf_counter()
-        path, *_ = cross_validate(data, codes, tried, method_of(name), chosen, report, prepared.steps)
-        compared.append(ComparedCriterion(name, path, time.perf_counter() - started))
+        method = method_of(name)
+        weighting = choose_weighting(method, data.whole())
+        found = validate(LocalExecutor(report), data, codes, tried, method, weighting, chosen, prepared.steps)
+        compared.append(ComparedCriterion(name, found.path, time.perf_counter() - started))
     if not references:
         return compared
     # as the default weights words, but Hellinger normalisation is the same before and after for single words
@@ -309,8 +312,8 @@ def compare_criteria(
         for one in affordable:
             started = time.perf_counter()
             follow = partial(report, f"Cross-validating {one.name}")
-            found = score_reference(one, codes, widths, splits, usual, svm, follow)
-            path = PathErrors(tried, tuple(found.errors), tuple(found.standard_errors), compared[0].path.protocol)
+            scored = score_reference(one, codes, widths, splits, usual, svm, follow)
+            path = PathErrors(tried, tuple(scored.errors), tuple(scored.standard_errors), compared[0].path.protocol)
             compared.append(ComparedCriterion(one.name, path, time.perf_counter() - started, reference=True))
     if data.pooled is not None:
         started = time.perf_counter()

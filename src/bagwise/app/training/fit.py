@@ -17,7 +17,7 @@ from bagwise.app.model.vectorizers import Progress, no_progress
 from bagwise.app.options import FitOptions
 from bagwise.app.training.baselines import measure_baselines, with_pooled
 from bagwise.app.training.item_answers import TopClasses
-from bagwise.app.training.learning import cross_validate, learn_groups, merged_blocks
+from bagwise.app.training.learning import learn_groups, merged_blocks
 from bagwise.app.training.method import (
     Method,
     adapt_to_table,
@@ -29,6 +29,7 @@ from bagwise.app.training.method import (
 from bagwise.app.training.preparing import WordData, prepare
 from bagwise.app.training.provenance import provenance_of
 from bagwise.app.training.seen import distinct_hashes
+from bagwise.app.training.validating import Fold, validate
 from bagwise.descriptors.registry import split_names, without_folder
 from bagwise.distributed.executors import executor_of
 from bagwise.errors import BagwiseError, OptionError
@@ -51,10 +52,11 @@ class Fit:
         The training items, as histograms over the full vocabulary.
     codes : ndarray of shape (n_items,), or None
         Their classes, as indices into ``model.classes``; None without classes.
-    held_out : ndarray of shape (n_sizes, n_items), or None
-        Predictions of cross-validation at each size of ``model.path``, as indices into ``model.classes``.
     held_out_top : TopClasses or None
-        The same with scores, the second best classes and margins.
+        Predictions of cross-validation at each size of ``model.path``, as indices into ``model.classes``, with scores,
+        the second best classes and margins.
+    folds : tuple of Fold
+        What each fold of cross-validation learned; () without.
     test : Collection or None
         The split "test", if the source has one; with classes, its labelled items.
     timings : dict
@@ -68,12 +70,17 @@ class Fit:
     model: Model
     data: WordData
     codes: NDArray[np.int64] | None
-    held_out: NDArray[np.int64] | None
     held_out_top: TopClasses | None
+    folds: tuple[Fold, ...]
     test: Collection | None
     timings: dict[str, float]
     notes: tuple[str, ...]
     cached: tuple[str, ...] = ()
+
+    @property
+    def held_out(self) -> NDArray[np.int64] | None:
+        """Predictions of cross-validation at each size of ``model.path``, as indices into ``model.classes``."""
+        return None if self.held_out_top is None else self.held_out_top.predicted.astype(np.int64)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # None: training data, and credentials of their storage, do not belong into files
@@ -146,13 +153,16 @@ def run_fit(
         hierarchy, heads, statistics = learn_groups(*learned)
         if rows is not None and method.compares_items:
             log.notes.append(_merged_on_sample(method, data, codes, options))
-    path, held_out, top = None, None, None
+    path, top = None, None
+    folds: tuple[Fold, ...] = ()
     calibration: dict[int, float] = {}
     baselines: list[dict[str, Any]] = []
     if codes is not None and validated:
         with log.timed("cross-validation"):
-            found = cross_validate(data, codes, sizes, method, options, report, prepared.steps, executor, weighting)
-            path, held_out, top, calibration = found
+            found = validate(
+                executor_of(client, report), data, codes, sizes, method, weighting, options, prepared.steps
+            )
+            path, top, calibration, folds = found.path, found.top, found.calibration, found.folds
             baselines = measure_baselines(data, codes, path, method, options)
         if data.pooled is not None:
             with log.timed("baseline of pooled features"):
@@ -197,7 +207,7 @@ def run_fit(
     unequal = unequal_groups(model.lookup, totals) if method.scaling is None else None
     notes = (*prepared.found, *log.notes, *([] if unequal is None else [unequal]))
     cached = () if prepared.steps is None else tuple(prepared.steps.used)
-    fit = Fit(model, data, codes, held_out, top, prepared.test, dict(log.timings), notes, cached)
+    fit = Fit(model, data, codes, top, folds, prepared.test, dict(log.timings), notes, cached)
     model._set(fit_=fit)
     return fit
 

@@ -2,53 +2,45 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
 
-from bagwise.app.model import Head, PathErrors
+from bagwise.app.model import Head
 from bagwise.app.model.steps import StepCache, from_json, to_json
-from bagwise.app.model.vectorizers import Progress, group_features, normalize_features
+from bagwise.app.model.vectorizers import Progress, group_features, no_progress
 from bagwise.app.options import FitOptions
-from bagwise.app.training.calibration import HeldOutScores
-from bagwise.app.training.item_answers import TopClasses
 from bagwise.app.training.method import (
     FollowedPath,
     Method,
-    choose_weighting,
     classifier_of,
     fitting_svms,
-    folds_of,
     head_of,
     make_svm,
     merge_vocabularies,
     refined_size,
-    score_followed,
     two_sided,
 )
 from bagwise.app.training.preparing import WordData
 from bagwise.app.training.sums import add_scatters, blocks_to_merge, weighted_by
 from bagwise.codebooks.normalizing import WordWeighting
-from bagwise.distributed.executors import Executor
+from bagwise.distributed.executors import LocalExecutor
 from bagwise.merging.criteria import Criterion, resolve_criterion
 from bagwise.merging.edits import statistics_of
 from bagwise.merging.engine import Engine
 from bagwise.merging.group_statistics import GroupStatistics
 from bagwise.merging.hierarchy import Hierarchy
-from bagwise.merging.path import PathScores, score_path
 
-__all__ = ["LearnedGroups", "cross_validate", "learn_groups", "merge_parts", "merged_blocks"]
+__all__ = ["LearnedGroups", "Rows", "inputs_of", "learn_groups", "learn_rows", "merge_parts", "merged_blocks"]
+__all__ += ["settings_of"]
 
 # Numbers of groups that have a classifier as well if it follows one on all words, which costs next to nothing:
 # those that `Model.cut` derives lose most with few groups.
 _FREE_SIZES = (*range(2, 21), *range(25, 51, 5))
-_TOP = ("top_class", "runner_up", "top_score", "margin")  # of answers of cross-validation, in the cache
 
 
 class LearnedGroups(NamedTuple):
@@ -57,6 +49,53 @@ class LearnedGroups(NamedTuple):
     hierarchy: Hierarchy
     heads: dict[int, Head]
     statistics: GroupStatistics | None
+
+    def pack(self, prefix: str = "") -> dict[str, NDArray[Any]]:
+        """Return arrays that `unpack` restores it from, whose names begin with `prefix`."""
+        arrays: dict[str, NDArray[Any]] = {
+            "merges": self.hierarchy.merges,
+            "scores": self.hierarchy.scores,
+            "criterion": to_json(self.hierarchy.criterion),
+            "sizes": to_json(sorted(self.heads)),
+        }
+        arrays |= {f"coef {size}": head.coef for size, head in self.heads.items()}
+        arrays |= {f"intercept {size}": head.intercept for size, head in self.heads.items()}
+        arrays |= {} if self.statistics is None else {"statistics": self.statistics.values}
+        return {prefix + name: array for name, array in arrays.items()}
+
+    @classmethod
+    def unpack(cls, arrays: Mapping[str, NDArray[Any]], n_words: int, prefix: str = "") -> LearnedGroups:
+        """Return what `pack` was called for."""
+        given = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+        hierarchy = Hierarchy(n_words, given["merges"], given["scores"], from_json(given["criterion"]))
+        heads = {size: Head(given[f"coef {size}"], given[f"intercept {size}"]) for size in from_json(given["sizes"])}
+        values = given.get("statistics")
+        return cls(hierarchy, heads, None if values is None else GroupStatistics(hierarchy.criterion, values))
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Weighted words of items; those of whole items, the same with one cell; and what words are merged on."""
+
+    weighted: Any
+    whole: Any
+    merged: Any
+    n_cells: int
+
+    @classmethod
+    def of(cls, data: WordData, method: Method, weighting: WordWeighting) -> Rows:
+        """Weight the words of a fit."""
+        weighted = weighting.apply(data.histograms, data.n_cells)
+        whole = weighted if data.n_cells == 1 else weighting.apply(data.whole())
+        return cls(weighted, whole, method.merging_input(data.whole(), whole), data.n_cells)
+
+    def __getitem__(self, items: NDArray[np.intp]) -> Rows:
+        weighted = self.weighted[items]
+        whole = weighted if self.whole is self.weighted else self.whole[items]
+        merged = (
+            weighted if self.merged is self.weighted else whole if self.merged is self.whole else self.merged[items]
+        )
+        return Rows(weighted, whole, merged, self.n_cells)
 
 
 def learn_groups(
@@ -73,7 +112,7 @@ def learn_groups(
 
     Taken from `steps` if an earlier run has done the same.
     """
-    given, settings = _inputs(data, codes), _settings(data, sizes, method, options) | {"statistics": True}
+    given, settings = inputs_of(data, codes), settings_of(data, sizes, method, options) | {"statistics": True}
     if data.rows is not None:
         facts = data.rows.facts
         given = (*given, facts.statistics.class_sums, facts.n_items_with, facts.hashes)
@@ -81,39 +120,24 @@ def learn_groups(
             given = (*given, *merged_blocks(data, codes, method, options))
     held = None if steps is None else steps.load("groups", given, settings, f"groups by {method.criterion}")
     if held is not None:
-        hierarchy = Hierarchy(data.n_words, held["merges"], held["scores"], from_json(held["criterion"]))
-        sizes_held = from_json(held["sizes"])
-        heads = {size: Head(held[f"coef {size}"], held[f"intercept {size}"]) for size in sizes_held}
-        kept = GroupStatistics(hierarchy.criterion, held["statistics"]) if "statistics" in held else None
-        return LearnedGroups(hierarchy, heads, kept)
-    learn = _learn_groups if data.rows is None else _learn_from_sums
-    learned = learn(data, codes, sizes, method, weighting, options, progress)
-    hierarchy, heads, statistics = learned
+        return LearnedGroups.unpack(held, data.n_words)
+    if data.rows is None:
+        kept = sorted({*sizes, *(size for size in _FREE_SIZES if size < data.n_words)}) if method.follows else sizes
+        with fitting_svms():
+            learned = learn_rows(Rows.of(data, method, weighting), codes, kept, method, options, progress)
+    else:
+        learned = _learn_from_sums(data, codes, sizes, method, weighting, options, progress)
     if steps is not None:
-        arrays = {f"coef {size}": head.coef for size, head in heads.items()}
-        arrays |= {f"intercept {size}": head.intercept for size, head in heads.items()}
-        merges: dict[str, NDArray[Any]] = {
-            "merges": hierarchy.merges,
-            "scores": hierarchy.scores,
-            "criterion": to_json(hierarchy.criterion),
-        }
-        merges |= {} if statistics is None else {"statistics": statistics.values}
-        steps.save("groups", given, settings, merges | arrays | {"sizes": to_json(sorted(heads))})
+        steps.save("groups", given, settings, learned.pack())
     return learned
 
 
-def _inputs(data: WordData, codes: NDArray[np.int64] | None) -> tuple[Any, ...]:
+def inputs_of(data: WordData, codes: NDArray[np.int64] | None) -> tuple[Any, ...]:
     """Return the arrays that groups and errors depend on."""
     return (data.histograms,) if codes is None else (data.histograms, codes)
 
 
-def _weighted(data: WordData, weighting: WordWeighting) -> tuple[Any, Any]:
-    """Return weighted histograms, and those of whole items, which are the same if there is one cell."""
-    weighted = weighting.apply(data.histograms, data.n_cells)
-    return weighted, weighted if data.n_cells == 1 else weighting.apply(data.whole())
-
-
-def _settings(data: WordData, sizes: Sequence[int], method: Method, options: FitOptions) -> dict[str, Any]:
+def settings_of(data: WordData, sizes: Sequence[int], method: Method, options: FitOptions) -> dict[str, Any]:
     """Return the parameters that groups and errors depend on."""
     return options.of_stage("groups") | {
         "sizes": list(sizes),
@@ -123,37 +147,41 @@ def _settings(data: WordData, sizes: Sequence[int], method: Method, options: Fit
     }
 
 
-def _learn_groups(
-    data: WordData,
-    codes: NDArray[np.int64] | None,
-    sizes: Sequence[int],
-    method: Method,
-    weighting: WordWeighting,
-    options: FitOptions,
-    progress: Progress,
+def learn_rows(
+    rows: Rows, codes: Any, sizes: Sequence[int], method: Method, options: FitOptions, progress: Progress = no_progress
 ) -> LearnedGroups:
-    weighted, weighted_whole = _weighted(data, weighting)
-    with fitting_svms():
-        if method.follows:
-            assert codes is not None  # `class_names` has checked it
-            refined = refined_size(options, int(codes.max()) + 1)
-            kept = sorted({*sizes, *(size for size in _FREE_SIZES if size < data.n_words)})
-            how: tuple[Any, ...] = (make_svm(options), weighted_whole, data.n_cells, refined, progress)
-            path = FollowedPath.fit(weighted, codes, kept, *how)
-            return LearnedGroups(path.hierarchy, {size: path.head(size) for size in kept}, path.statistics())
+    """Merge the words of some items, and fit a classifier of the groups at each size if there are classes."""
+    n_cells, n_words = rows.n_cells, rows.merged.shape[1]
+    if method.follows:
+        refined = refined_size(options, int(codes.max()) + 1)
+        how: tuple[Any, ...] = (make_svm(options), rows.whole, n_cells, refined, progress)
+        path = FollowedPath.fit(rows.weighted, codes, sizes, *how)
+        return LearnedGroups(path.hierarchy, {size: path.head(size) for size in sizes}, path.statistics())
 
-        y = codes if resolve_criterion(method.criterion).supervised else None
-        merged = method.merging_input(data.whole(), weighted_whole)
-        criterion = method.criterion_for(merged, options.n_jobs, progress)
-        hierarchy, statistics = merge_parts(
-            lambda part: (merged[:, part], y), data.n_words, method, options, progress, criterion
-        )
-        heads: dict[int, Head] = {}
-        for k, size in enumerate(sizes if codes is not None else ()):
-            features = group_features(weighted, hierarchy.cut(size), size, data.n_cells, method.normalize)
-            heads[size] = head_of(classifier_of(method, make_svm(options)).fit(features.astype(np.float64), codes))
-            progress("Training classifiers", k + 1, len(sizes))
+    y = codes if resolve_criterion(method.criterion).supervised else None
+    criterion = method.criterion_for(rows.merged, options.n_jobs, progress)
+
+    def input_of(part: slice) -> tuple[Any, Any]:
+        X = rows.merged[:, part]
+        blocks = in_blocks(method, criterion, X, y)
+        if len(blocks) > 1:
+            return add_scatters(LocalExecutor(), criterion, X, y, blocks), None
+        return (X, y) if not blocks else (X[blocks[0]], None if y is None else y[blocks[0]])
+
+    hierarchy, statistics = merge_parts(input_of, n_words, method, options, progress, criterion)
+    heads: dict[int, Head] = {}
+    for k, size in enumerate(sizes if codes is not None else ()):
+        features = group_features(rows.weighted, hierarchy.cut(size), size, n_cells, method.normalize)
+        heads[size] = head_of(classifier_of(method, make_svm(options)).fit(features.astype(np.float64), codes))
+        progress("Training classifiers", k + 1, len(sizes))
     return LearnedGroups(hierarchy, heads, statistics)
+
+
+def in_blocks(method: Method, criterion: Any, X: Any, y: Any) -> list[NDArray[np.intp]]:
+    """Return the blocks of items in which a criterion compares them, if the method says so; else none."""
+    if not method.in_blocks or criterion.sums_needed is not None:
+        return []
+    return blocks_to_merge(criterion, X, X.shape[1], [str(row) for row in range(X.shape[0])], y, 0)
 
 
 def merge_parts(
@@ -253,113 +281,3 @@ def merged_blocks(
 
 def _merging_input(method: Method, weighting: WordWeighting, counts: Any) -> Any:
     return method.merging_input(counts, weighting.apply(counts))
-
-
-def cross_validate(
-    data: WordData, codes: NDArray[np.int64], sizes: tuple[int, ...], method: Method, options: FitOptions,
-    progress: Progress, steps: StepCache | None = None, executor: Executor | None = None,
-    weighting: WordWeighting | None = None,
-) -> tuple[PathErrors, NDArray[np.int64], TopClasses, dict[int, float]]:  # fmt: skip
-    """Estimate the error at each size, with one hierarchy per fold; see `score_path`.
-
-    Each of the classes `codes` needs at least two items. Also returns the prediction for each item by the
-    fold that did not train on it, shape (n_sizes, n_items), the same with scores and second best classes, and the
-    calibration of each size, see `HeldOutScores`.
-    Weights of words, which do not depend on classes, are learned from all items, or given by `weighting`. Taken from
-    `steps` if an earlier run has done the same. With an `executor`, each of its workers takes whole folds.
-    """
-    given, settings = _inputs(data, codes), _settings(data, sizes, method, options) | {"margins": True}
-    if data.rows is not None and weighting is not None:  # which is that of all items, not of the sample
-        given = (*given, *(one for one in (weighting.weights, weighting.shift) if one is not None))
-    held = None if steps is None else steps.load("errors", given, settings, f"errors of {method.criterion}")
-    if held is not None:
-        factors = zip(sizes, held["calibration"].tolist(), strict=True)
-        top = TopClasses(*(held[name] for name in _TOP))
-        return PathErrors(**from_json(held["path"])), held["predicted"], top, dict(factors)
-    splits, observe = folds_of(codes, options), HeldOutScores(codes, int(codes.max()) + 1, sizes)
-    follow = partial(progress, f"Cross-validating {method.criterion} at {len(sizes)} sizes")
-    weighting = choose_weighting(method, data.whole()) if weighting is None else weighting
-    if executor is None:
-        found = _score_folds(data, codes, sizes, method, weighting, options, splits, observe, follow)
-    else:
-        found = _score_on_workers(data, codes, sizes, method, weighting, options, splits, observe, executor)
-    assert found.predicted is not None
-    protocol = f"{len(splits)}-fold cross-validation"
-    path = PathErrors(sizes, tuple(found.errors), tuple(found.standard_errors), protocol)
-    calibration = observe.calibration()
-    if steps is not None:
-        kept = {"path": to_json(dataclasses.asdict(path)), "predicted": found.predicted}
-        kept |= dict(zip(_TOP, observe.top.arrays, strict=True))
-        steps.save("errors", given, settings, kept | {"calibration": np.array(list(calibration.values()))})
-    return path, found.predicted, observe.top, calibration
-
-
-def _score_folds(
-    data: WordData,
-    codes: NDArray[np.int64],
-    sizes: tuple[int, ...],
-    method: Method,
-    weighting: WordWeighting,
-    options: FitOptions,
-    splits: Sequence[tuple[NDArray[np.intp], NDArray[np.intp]]],
-    observe: HeldOutScores,
-    follow: Callable[[int, int], Any] | None = None,
-) -> PathScores:
-    """Train on some folds and score the others, at all sizes."""
-    weighted, weighted_whole = _weighted(data, weighting)
-    common: dict[str, Any] = {"splits": splits, "n_jobs": options.n_jobs, "progress": follow, "observe": observe}
-    with fitting_svms():
-        if method.follows:
-            refined = refined_size(options, int(codes.max()) + 1)
-
-            def fit(X: Any, y: NDArray[np.int64], whole: Any) -> FollowedPath:
-                return FollowedPath.fit(X, y, sizes, make_svm(options), whole, data.n_cells, refined)
-
-            return score_followed(weighted, codes, sizes, fit=fit, whole=weighted_whole, **common)
-        normalizer = FunctionTransformer(normalize_features, kw_args={"normalize": method.normalize})
-        return score_path(
-            weighted,
-            codes,
-            sizes,
-            merger=method.merger(),
-            estimator=make_pipeline(normalizer, classifier_of(method, make_svm(options))),
-            predict=True,
-            merge_on=method.merging_input(data.whole(), weighted_whole),
-            n_cells=data.n_cells,
-            **common,
-        )
-
-
-def _score_on_workers(
-    data: WordData,
-    codes: NDArray[np.int64],
-    sizes: tuple[int, ...],
-    method: Method,
-    weighting: WordWeighting,
-    options: FitOptions,
-    splits: Sequence[tuple[NDArray[np.intp], NDArray[np.intp]]],
-    observe: HeldOutScores,
-    executor: Executor,
-) -> PathScores:
-    """Do what `_score_folds` does, each fold on a worker."""
-    needed = dataclasses.replace(data, collection=data.collection[:0], skipped=(), samples={}, rows=None)
-    chosen = options.with_changes(n_jobs=1, cache=None)
-    shared = executor.share((needed, codes, sizes, method, weighting, chosen, splits))
-    step = f"Cross-validating {method.criterion} at {len(sizes)} sizes"
-    folds = list(range(len(splits)))
-    found = executor.gather(executor.map(_score_fold, [shared] * len(splits), folds, step=step))
-    predicted = np.empty((len(sizes), len(codes)), dtype=codes.dtype)
-    for (_, test), (_, own, seen) in zip(splits, found, strict=True):
-        predicted[:, test] = own
-        observe.update(test, seen)
-    scores, times = (np.concatenate([getattr(one[0], name) for one in found]) for name in ("scores", "merge_times"))
-    return PathScores(np.asarray(sizes), scores, times, predicted)
-
-
-def _score_fold(shared: Any, fold: int) -> tuple[PathScores, NDArray[np.int64], Any]:
-    data, codes, sizes, method, weighting, options, splits = shared
-    observe = HeldOutScores(codes, int(codes.max()) + 1, sizes)
-    found = _score_folds(data, codes, sizes, method, weighting, options, [splits[fold]], observe)
-    assert found.predicted is not None
-    test = splits[fold][1]
-    return dataclasses.replace(found, predicted=None), found.predicted[:, test], observe.taken(test)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,22 +13,18 @@ from typing import Any
 import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
-from sklearn.utils.parallel import Parallel, delayed
 
 from bagwise._utils.text import percent
 from bagwise._utils.threads import one_blas_thread
 from bagwise.app.model import Head
 from bagwise.app.model.vectorizers import Progress, no_progress
 from bagwise.app.options import FitOptions
-from bagwise.app.training.sums import add_scatters, blocks_to_merge
 from bagwise.codebooks.normalizing import WordWeighting, inverse_document_frequencies
-from bagwise.distributed.executors import LocalExecutor
 from bagwise.errors import OptionError
 from bagwise.merging.clusterings import Clusterings
 from bagwise.merging.compact import MOST_FITTED
@@ -36,17 +32,14 @@ from bagwise.merging.criteria import resolve_criterion
 from bagwise.merging.criteria.base import Criterion, TraceRatio
 from bagwise.merging.criteria.clusters import Clusters
 from bagwise.merging.criteria.others import Linkage
-from bagwise.merging.engine import Engine
 from bagwise.merging.group_statistics import GroupStatistics
 from bagwise.merging.hierarchy import Hierarchy
-from bagwise.merging.path import PathScores
 from bagwise.merging.pooling import pool
 from bagwise.merging.refining import merge_refined
 from bagwise.merging.scaling import Scaling, find_scaling
 from bagwise.merging.scoring import WeightLoss
 from bagwise.merging.sizes import path_sizes
 from bagwise.merging.teacher import ScoreMoments, Teacher, mean_weights
-from bagwise.merging.word_merger import WordMerger
 
 __all__ = [
     "FollowedPath",
@@ -55,7 +48,6 @@ __all__ = [
     "choose_weighting",
     "codes_of",
     "fitting_svms",
-    "score_followed",
 ]
 
 # Steps of `BagNormalizer`: Hellinger normalisation.
@@ -153,49 +145,11 @@ class Method:
         learned = self.clusterings(X, n_jobs, progress)
         return resolve_criterion(self.criterion if learned is None else Clusters(clusterings=learned.codes(X)))
 
-    def merger(self) -> Any:
-        """Return an estimator that merges the words of each vocabulary by itself, for cross-validation."""
-        return _EachVocabulary(WordMerger(criterion=self.criterion), self)
-
 
 def merge_vocabularies(sizes: Sequence[int], merge_part: Callable[[slice], Hierarchy]) -> Hierarchy:
     """Join the hierarchies of vocabularies side by side, see `Hierarchy.interleave`."""
     ends = np.cumsum(sizes).tolist()
     return Hierarchy.interleave([merge_part(slice(end - size, end)) for end, size in zip(ends, sizes, strict=True)])
-
-
-class _EachVocabulary(BaseEstimator):
-    """A merger that merges the words of each vocabulary of a method by itself. Words are weighted before.
-
-    If the method is `in_blocks`, criteria that compare items do so in blocks of them.
-    """
-
-    def __init__(self, merger: WordMerger, method: Method) -> None:
-        self.merger = merger
-        self.method = method
-
-    @property
-    def pooling(self) -> str:
-        return self.merger.pooling
-
-    def fit(self, X: Any, y: Any) -> _EachVocabulary:
-        criterion = self.method.criterion_for(X)
-        self.hierarchy_ = merge_vocabularies(
-            self.method.vocabularies or (X.shape[1],), lambda part: self._merged(X[:, part], y, criterion)
-        )
-        return self
-
-    def _merged(self, X: Any, y: Any, criterion: Criterion) -> Hierarchy:
-        if self.method.in_blocks and criterion.sums_needed is None:
-            blocks = blocks_to_merge(criterion, X, X.shape[1], [str(row) for row in range(X.shape[0])], y, 0)
-            if len(blocks) > 1:
-                codes = y if criterion.supervised else None
-                return Engine(criterion).load(add_scatters(LocalExecutor(), criterion, X, codes, blocks)).run()
-            X, y = X[blocks[0]], y[blocks[0]]
-        return clone(self.merger).set_params(criterion=criterion).fit(X, y).hierarchy_
-
-    def _weights(self) -> dict[str, Any]:
-        return {}
 
 
 def choose_method(options: FitOptions, modality: str, n_classes: int, vocabularies: tuple[int, ...] = ()) -> Method:
@@ -339,9 +293,36 @@ def fitting_svms() -> Iterator[None]:
 
     SVMs that do not converge are ignored: few groups may not separate the classes, and the weights are good enough.
     """
-    with one_blas_thread(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    with one_blas_thread(), _quiet():
         yield
+
+
+class _Quiet:
+    """Ignores SVMs that do not converge, while any thread is inside of the block."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._n_inside = 0
+        self._caught = warnings.catch_warnings()
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        with self._lock:
+            if self._n_inside == 0:
+                self._caught = warnings.catch_warnings()
+                self._caught.__enter__()
+                warnings.simplefilter("ignore", ConvergenceWarning)
+            self._n_inside += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._n_inside -= 1
+                if self._n_inside == 0:
+                    self._caught.__exit__(None, None, None)
+
+
+_quiet = _Quiet()
 
 
 @dataclass(frozen=True)
@@ -484,45 +465,3 @@ def _between(finer: NDArray[np.int64], coarser: NDArray[np.int64]) -> NDArray[np
 def codes_of(scores: NDArray[np.float64]) -> NDArray[np.int64]:
     """Return the class codes of items from their scores, in one column for two classes."""
     return (scores[:, 0] > 0).astype(np.int64) if scores.shape[1] == 1 else scores.argmax(axis=1)
-
-
-def score_followed(
-    X: Any,
-    codes: NDArray[np.int64],
-    sizes: Sequence[int],
-    *,
-    fit: Callable[[Any, NDArray[np.int64], Any], FollowedPath],
-    splits: Sequence[tuple[NDArray[np.intp], NDArray[np.intp]]],
-    whole: Any,
-    n_jobs: int | None = None,
-    progress: Callable[[int, int], Any] | None = None,
-    observe: Callable[[int, NDArray[np.intp], Any], None] | None = None,
-) -> PathScores:
-    """Cross-validate groups that follow a classifier, as `bagwise.merging.path.score_path` does for other criteria.
-
-    `fit` takes weighted words X, class codes, and the weighted words of whole items; `observe` is that of `score_path`.
-    """
-    scores, times = np.empty((len(splits), len(sizes))), np.zeros(len(splits))
-    predicted = np.empty((len(sizes), len(codes)), dtype=codes.dtype)
-
-    def run(fold: int, train: NDArray[np.intp], test: NDArray[np.intp]) -> None:
-        started = time.perf_counter()
-        own = X[train]
-        path = fit(own, codes[train], own if whole is X else whole[train])
-        times[fold] = time.perf_counter() - started
-        held_out = X[test]
-        for k, size in enumerate(sizes):
-            found = path.scores(held_out, size)
-            predicted[k, test] = codes_of(found)
-            if observe is not None:
-                observe(k, test, found)
-            scores[fold, k] = np.mean(predicted[k, test] == codes[test])
-
-    if progress is not None:
-        progress(0, len(splits))
-    threads = Parallel(min(effective_n_jobs(n_jobs), len(splits)), require="sharedmem", return_as="generator_unordered")
-    tasks = (delayed(run)(fold, *parts) for fold, parts in enumerate(splits))
-    for done, _ in enumerate(threads(tasks), 1):
-        if progress is not None:
-            progress(done, len(splits))
-    return PathScores(np.asarray(sizes), scores, times, predicted)

@@ -1,0 +1,132 @@
+"""Cross-validation of a fit: each fold learns groups and classifiers without some items, which then test them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from joblib import effective_n_jobs
+from numpy.typing import NDArray
+
+from bagwise.app.model import PathErrors
+from bagwise.app.model.steps import StepCache, from_json, to_json
+from bagwise.app.model.vectorizers import group_features, no_progress
+from bagwise.app.options import FitOptions
+from bagwise.app.training.calibration import HeldOutScores
+from bagwise.app.training.item_answers import TopClasses
+from bagwise.app.training.learning import LearnedGroups, Rows, inputs_of, learn_rows, settings_of
+from bagwise.app.training.method import Method, fitting_svms, folds_of
+from bagwise.app.training.preparing import WordData
+from bagwise.codebooks.normalizing import WordWeighting
+from bagwise.distributed.executors import Executor
+
+__all__ = ["Fold", "Validation", "validate"]
+
+_TOP = ("top_class", "runner_up", "top_score", "margin")  # of answers of cross-validation, in the cache
+
+
+@dataclass(frozen=True)
+class Fold:
+    """What was learned without some of the items, `test`: the hierarchy, and classifiers at the sizes of the path."""
+
+    test: NDArray[np.intp]
+    learned: LearnedGroups
+
+
+@dataclass(frozen=True)
+class Validation:
+    """What cross-validation found.
+
+    Attributes
+    ----------
+    path : PathErrors
+    top : TopClasses
+        Answers of the folds that did not train on an item, of shape (n_sizes, n_items).
+    calibration : dict
+        The sharpness of the scores at each size, see `HeldOutScores`.
+    folds : tuple of Fold
+        In the order of `folds_of`.
+    """
+
+    path: PathErrors
+    top: TopClasses
+    calibration: dict[int, float]
+    folds: tuple[Fold, ...]
+
+    @property
+    def predicted(self) -> NDArray[np.int64]:
+        """The predicted classes at each size, shape (n_sizes, n_items)."""
+        return self.top.predicted.astype(np.int64)
+
+
+def validate(
+    executor: Executor,
+    data: WordData,
+    codes: NDArray[np.int64],
+    sizes: Sequence[int],
+    method: Method,
+    weighting: WordWeighting,
+    options: FitOptions,
+    steps: StepCache | None = None,
+) -> Validation:
+    """Estimate the error at each size, with one hierarchy per fold; folds run at the same time.
+
+    Each of the classes `codes` needs at least two items. Weights of words, which do not depend on classes, are those of
+    all items. Taken from `steps` if an earlier run has done the same.
+    """
+    given = (*inputs_of(data, codes), *(one for one in (weighting.weights, weighting.shift) if one is not None))
+    settings = settings_of(data, sizes, method, options) | {"folds": True}
+    splits = folds_of(codes, options)
+    found = None if steps is None else steps.load("errors", given, settings, f"errors of {method.criterion}")
+    if found is not None:
+        top = TopClasses(*(found[name] for name in _TOP))
+        calibration = dict(zip(sizes, found["calibration"].tolist(), strict=True))
+        folds = [
+            Fold(test, LearnedGroups.unpack(found, data.n_words, f"fold {k} ")) for k, (_, test) in enumerate(splits)
+        ]
+        return Validation(PathErrors(**from_json(found["path"])), top, calibration, tuple(folds))
+    n_classes = int(codes.max()) + 1
+    observe = HeldOutScores(codes, n_classes, sizes)
+    n_threads = min(effective_n_jobs(options.n_jobs), len(splits))
+    alone = options.with_changes(n_jobs=1, cache=None)
+    shared = executor.share((Rows.of(data, method, weighting), codes, tuple(sizes), method, alone, observe.chosen))
+    step = f"Cross-validating {method.criterion} at {len(sizes)} sizes"
+    with fitting_svms():
+        results = executor.gather(
+            executor.map(_run_fold, [shared] * len(splits), splits, step=step, n_threads=n_threads)
+        )
+    folds, right = [], np.empty((len(splits), len(sizes)))
+    for k, ((_, test), (learned, top, scores)) in enumerate(zip(splits, results, strict=True)):
+        folds.append(Fold(test, learned))
+        observe.put(test, top, scores)
+        right[k] = np.mean(top.predicted == codes[test], axis=1)
+    spread = right.std(axis=0, ddof=1) / np.sqrt(len(splits)) if len(splits) > 1 else np.zeros(len(sizes))
+    errors = (1.0 - right.mean(axis=0)).tolist()
+    path = PathErrors(tuple(sizes), tuple(errors), tuple(spread.tolist()), f"{len(splits)}-fold cross-validation")
+    calibration = observe.calibration()
+    if steps is not None:
+        kept = {"path": to_json(path.to_dict()), "calibration": np.array(list(calibration.values()))}
+        for k, fold in enumerate(folds):
+            kept |= fold.learned.pack(f"fold {k} ")
+        steps.save("errors", given, settings, kept | dict(zip(_TOP, observe.top.arrays, strict=True)))
+    return Validation(path, observe.top, calibration, tuple(folds))
+
+
+def _run_fold(shared: Any, split: Any) -> tuple[LearnedGroups, TopClasses, NDArray[np.float32]]:
+    """Learn from some items and answer others; scores are those of the `chosen` ones."""
+    rows, codes, sizes, method, options, chosen = shared
+    train, test = split
+    n_classes = int(codes.max()) + 1
+    with fitting_svms():
+        learned = learn_rows(rows[train], codes[train], sizes, method, options, no_progress)
+    top = TopClasses.empty(len(sizes), len(test), n_classes)
+    kept = np.empty((len(sizes), int(chosen[test].sum()), n_classes), np.float32)
+    words = rows.weighted[test]
+    for k, size in enumerate(sizes):
+        labels = learned.hierarchy.cut(size)
+        scores = learned.heads[size].scores(group_features(words, labels, size, rows.n_cells, method.normalize))
+        top.put(k, slice(None), scores)
+        kept[k] = scores[chosen[test]]
+    return learned, top, kept
