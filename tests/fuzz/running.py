@@ -101,8 +101,7 @@ def _work(jobs, folder, said):
         if guards.CAN_FORBID and not target.helped and not alone:
             guards.forbid_programs()
             alone = True
-        limit = _virtual_memory() + MEMORY
-        resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
+        resource.setrlimit(resource.RLIMIT_DATA, (memory_taken() + MEMORY, resource.RLIM_INFINITY))
         for number in range(first, last):
             said.send(("begin", name, number))
             content = input_of(name, corpus, number)
@@ -111,7 +110,7 @@ def _work(jobs, folder, said):
             seconds = time.perf_counter() - started
             growth = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) << 10
             said.send(("end", name, number, came, seconds, growth))
-        resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
+        resource.setrlimit(resource.RLIMIT_DATA, (resource.RLIM_INFINITY,) * 2)
     said.send(("done",))
 
 
@@ -145,9 +144,13 @@ def _where(error):
     return last
 
 
-def _virtual_memory():
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[0]) * resource.getpagesize()
+def memory_taken():
+    """The bytes that this process may write to, as RLIMIT_DATA counts them.
+
+    RLIMIT_AS also counts the code of libraries that are imported later, and 64 MiB that each thread may never use.
+    """
+    with open("/proc/self/status") as file:
+        return 1024 * int(next(line.split()[1] for line in file if line.startswith("VmData")))
 
 
 def run(tallies, n_each, report=lambda name: None):

@@ -11,7 +11,6 @@ import struct
 import zipfile
 import zlib
 
-import cv2  # noqa: F401 - imported later, its libraries would take all that `bounded` leaves
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,7 +22,7 @@ from bagwise._io.tensors import kind_of
 from bagwise._utils.json_text import parse_json
 from bagwise.app import read_config
 from bagwise.sources import Limits
-from fuzz.running import _virtual_memory
+from fuzz.running import memory_taken
 
 MEMORY = 300 << 20
 
@@ -31,12 +30,12 @@ MEMORY = 300 << 20
 @contextlib.contextmanager
 def bounded():
     """Let the process take no more than so much memory."""
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (_virtual_memory() + MEMORY, before[1]))
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (memory_taken() + MEMORY, before[1]))
     try:
         yield
     finally:
-        resource.setrlimit(resource.RLIMIT_AS, before)
+        resource.setrlimit(resource.RLIMIT_DATA, before)
 
 
 def block(name, size, kind):
