@@ -137,7 +137,7 @@ Spatial pyramids of Scene-15 (1000 words in 21 cells) and histograms of the 65,5
 labels to 200 to 4000 columns, and classified by a linear SVM; 100 training images of each class, several draws. For
 patches described by LBP-D5, VLAD of reduced patches.""",
         """\
-- Caltech-256, CUB and Webspam are missing.
+- VOC 2007 and CUB are missing.
 - The reduction of LBP-D5 is learned on images of Corel-1k and Caltech-101; the paper takes Holidays.
 - What the paper leaves open about LBP-D5 (parts of the image, roots) was settled by looking at test accuracies of LBP
   itself; the appendix has all variants.""",

@@ -23,7 +23,7 @@ y = np.where(upper, np.sin(angles), 0.3 - np.sin(angles))
 bags = [np.stack([x[k], y[k]]) + 0.1 * rng.normal(size=(40, 2)) for k in range(120)]
 
 model = ManifoldBagOfFeatures(
-    16, n_components=2, n_neighbors=5, sigma_histogram=0.5, sigma_spectral=0.05, learning_rate=0.1, max_iter=60,
+    16, n_components=2, n_neighbors=5, sigma_histogram=0.5, learning_rate=0.1, max_iter=60,
     random_state=0,
 ).fit(bags)  # fmt: skip
 before = clone(model).set_params(max_iter=0).fit(bags).transform(bags)
