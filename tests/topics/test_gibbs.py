@@ -11,8 +11,8 @@ from sklearn.frozen import FrozenEstimator
 
 from bagwise import BagwiseError, LatentDirichlet
 from bagwise.topics import FreeEnergyScore, elbo
-from bagwise.topics.gibbs import sample_topic_fractions
 from bagwise.topics.inference import to_counts
+from bagwise.topics.sampling import sample_topic_fractions
 from helpers import topic_counts
 
 BITS = 2**64 - 1

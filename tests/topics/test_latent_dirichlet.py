@@ -12,8 +12,9 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
 
 from bagwise import BagwiseError, LatentDirichlet
-from bagwise.topics import latent_dirichlet
+from bagwise.topics import FreeEnergyScore, latent_dirichlet
 from bagwise.topics.inference import infer, split_tokens, to_counts, topic_bound, topic_weights
+from bagwise.topics.training import batch_passes
 from helpers import topic_counts
 
 
@@ -393,8 +394,7 @@ def test_ctrl_c_keeps_the_last_pass(monkeypatch):
                 raise KeyboardInterrupt
             yield state
 
-    batch_passes = latent_dirichlet.batch_passes
-    monkeypatch.setattr(latent_dirichlet, "batch_passes", interrupted)
+    monkeypatch.setitem(latent_dirichlet.SOLVERS, "vb", latent_dirichlet.Solver(100, interrupted))
     lda = LatentDirichlet(3, max_iter=50, tol=0, random_state=0)
     with pytest.raises(KeyboardInterrupt):
         lda.fit(X)
@@ -554,3 +554,25 @@ def test_names_of_scikit_learn_are_mapped():
     assert LatentDirichlet(learning_method="batch", perp_tol=1e9, evaluate_every=5, **options).fit(X).n_iter_ == 10
     with pytest.raises(BagwiseError, match=r"learning_method='batch' and solver='online' name the same thing"):
         LatentDirichlet(solver="online", learning_method="batch").fit(X)
+
+
+def _one_pass(X, state, training, rng, sample_weight=None):
+    yield next(batch_passes(X, state, training, rng, sample_weight))
+
+
+def test_an_entry_is_all_that_a_new_solver_needs(monkeypatch, tmp_path):
+    """Nothing else is touched; topics have no part in commands."""
+    monkeypatch.setitem(latent_dirichlet.SOLVERS, "once", latent_dirichlet.Solver(9, _one_pass))
+    X, _ = topic_counts(np.random.default_rng(8), 20, 10)
+    lda = LatentDirichlet(3, solver="once", random_state=0).fit(X)
+    once = LatentDirichlet(3, solver="vb", max_iter=1, random_state=0).fit(X)
+    assert (lda.solver_, lda.n_iter_) == ("once", 1)
+    assert lda.components_.tobytes() == once.components_.tobytes()
+    again = LatentDirichlet.load(lda.save(tmp_path / "topics.safetensors"))
+    np.testing.assert_array_equal(again.transform(X), once.transform(X))
+    assert FreeEnergyScore(LatentDirichlet(3, solver="once", random_state=0)).fit(X).transform(X).shape == (20, 13)
+    monkeypatch.delitem(latent_dirichlet.SOLVERS, "once")
+    with pytest.raises(BagwiseError, match="Unknown solver: 'once'"):
+        lda.fit(X)
+    with pytest.raises(BagwiseError, match="solver"):
+        LatentDirichlet.load(tmp_path / "topics.safetensors")

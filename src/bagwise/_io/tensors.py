@@ -17,7 +17,7 @@ import math
 import os
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -66,7 +66,7 @@ class FieldSpec:
     types: tuple[str, ...]  # names of `_JSON_TYPES`
     low: float = -sys.float_info.max
     high: float = sys.float_info.max
-    choices: tuple[Any, ...] = ()  # strings that are accepted, all if empty
+    choices: Collection[Any] = ()  # strings that are accepted, all if empty
     optional: bool = False
 
     def accepts(self, value: Any) -> bool:

@@ -7,6 +7,10 @@ import math
 import numpy as np
 from numba import njit
 
+# splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014)
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_S30, _S27, _S31, _S11 = (np.uint64(shift) for shift in (30, 27, 31, 11))
 # Sums may be reordered and products fused into them; NaN and infinity keep their meaning.
 _ANY_ORDER = {"reassoc", "contract"}
 # A topic that adds less than this to gamma, relative to its prior, is negligible in a document.
@@ -399,6 +403,17 @@ def update_proportions(starts, words, counts, weights, powers, proportions, rati
             proportions[d, k] = proportions[d, k] / total if total > 0.0 else 1.0 / n_topics
 
 
+@njit(cache=True, nogil=True)
+def _draw(sums, uniform):
+    """The first k with ``sums[k] > uniform * sums[-1]``, where `sums` are cumulative: without branches."""
+    last = sums.shape[0] - 1
+    limit = uniform * sums[last]
+    found = 0
+    for k in range(last):
+        found += sums[k] <= limit
+    return found
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
 def sample_entries(starts, words, counts, alpha, eta, topics, of_words, totals, uniforms):
     """One sweep of collapsed Gibbs sampling in which all tokens of a word in a document have one topic.
@@ -429,12 +444,65 @@ def sample_entries(starts, words, counts, alpha, eta, topics, of_words, totals, 
                 cumulative[k] = with_prior[k] * (row[k] + eta) * inverse[k]
             for k in range(1, n_topics):
                 cumulative[k] += cumulative[k - 1]
-            at = uniforms[p] * cumulative[n_topics - 1]
-            new = 0
-            for k in range(n_topics - 1):
-                new += cumulative[k] <= at
+            new = _draw(cumulative, uniforms[p])
             topics[p] = new
             with_prior[new] += n
             row[new] += n
             totals[new] += n
             inverse[new] = 1.0 / (totals[new] + smoothing)
+
+
+@njit(cache=True, nogil=True)
+def _mix(z):
+    """The output function of splitmix64: scrambles 64 bits."""
+    z = (z ^ (z >> _S30)) * _FIRST
+    z = (z ^ (z >> _S27)) * _SECOND
+    return z ^ (z >> _S31)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def sample_documents(starts, words, counts, weights, alpha, seed, n_discarded, n_kept, fractions, first, last):
+    """Sample the topics of all tokens of the documents first..last of a CSR matrix of integer counts.
+
+    In each sweep a token of word v moves to topic i with probability proportional to ``(n_i + alpha_i) weights[v, i]``,
+    with n_i the other tokens of the document in topic i. ``fractions[p, i]`` becomes the fraction of (kept sweeps,
+    tokens of entry p) with topic i. The random numbers of a document depend on its words, counts and `seed` alone.
+    O(tokens K sweeps).
+    """
+    n_topics = alpha.shape[0]
+    longest = 0
+    for d in range(first, last):
+        length = 0
+        for p in range(starts[d], starts[d + 1]):
+            length += counts[p]
+        longest = max(longest, length)
+    topics = np.empty(longest, dtype=np.int64)
+    totals, sums = np.empty(n_topics), np.empty(n_topics)
+    for d in range(first, last):
+        begin, end = starts[d], starts[d + 1]
+        state = seed
+        for p in range(begin, end):
+            state = _mix(state ^ _mix(np.uint64(words[p]) + _STEP))
+            state = _mix(state ^ _mix(np.uint64(counts[p]) + _STEP))
+        totals[:] = alpha
+        fractions[begin:end] = 0.0
+        for sweep in range(-1, n_discarded + n_kept):  # sweep -1 places the tokens one after another
+            token = 0
+            for p in range(begin, end):
+                row = weights[words[p]]
+                for _ in range(counts[p]):
+                    if sweep >= 0:
+                        totals[topics[token]] -= 1.0
+                    total = 0.0
+                    for k in range(n_topics):
+                        total += totals[k] * row[k]
+                        sums[k] = total
+                    state += _STEP
+                    chosen = _draw(sums, (_mix(state) >> _S11) * 2.0**-53)
+                    topics[token] = chosen
+                    totals[chosen] += 1.0
+                    if sweep >= n_discarded:
+                        fractions[p, chosen] += 1.0
+                    token += 1
+        for p in range(begin, end):
+            fractions[p] /= n_kept * counts[p]

@@ -14,8 +14,8 @@ from scipy.special import digamma, gammaln
 from bagwise._utils.memory import check_memory
 from bagwise._utils.threads import run_over_ranges
 from bagwise.topics._kernels import count_emissions, list_emissions, split_bound_of_words
-from bagwise.topics.gibbs import sample_topic_fractions
 from bagwise.topics.latent_dirichlet import LatentDirichlet
+from bagwise.topics.sampling import sample_topic_fractions
 
 __all__ = ["elbo_terms", "sampled_elbo_terms"]
 

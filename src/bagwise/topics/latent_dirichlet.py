@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -29,7 +29,7 @@ from bagwise.errors import BagwiseError, unknown_name
 from bagwise.topics.documents import TopicModel
 from bagwise.topics.exchange import read_fitted
 from bagwise.topics.inference import SMOOTHINGS, check_topics_fit
-from bagwise.topics.sampling import FEWEST_SWEEPS, can_sample, sample_topics
+from bagwise.topics.sampling import FEWEST_SWEEPS, can_sample, sample_topics, sampled_counts
 from bagwise.topics.training import (
     SMALLEST,
     State,
@@ -38,14 +38,27 @@ from bagwise.topics.training import (
     online_passes,
     online_step,
     random_counts,
-    sampled_counts,
 )
 
 __all__ = ["TEMPLATES", "LatentDirichlet", "new_model"]
 
-# solver: passes (for "gibbs" sweeps) where max_iter is None
-PASSES = {"vb": 100, "online": 50, "gibbs": 300}
-SOLVERS = ("auto", *PASSES)
+
+@dataclass(frozen=True)
+class Solver:
+    """How `fit` finds topics: by passes over the documents, or by sweeps of `sample_topics`."""
+
+    max_iter: int  # where the parameter is None
+    # from documents, the state to start from, parameters, a generator and weights of documents: the state of each pass
+    passes: Callable[..., Iterator[State]] | None = None
+    is_done: Callable[[Training, float, float], bool] = Training.has_converged  # by the ELBO before and after a pass
+
+
+# Adding one takes a row.
+SOLVERS = {
+    "vb": Solver(100, batch_passes),
+    "online": Solver(50, online_passes, Training.has_settled),
+    "gibbs": Solver(300),
+}
 PRIORS = ("auto", "fixed", "symmetric", "asymmetric")
 STARTS = ("sampled", "random")
 _MOST_UPDATES = 100_000  # of the topics of a document in a file, where they do not converge
@@ -58,7 +71,7 @@ _FILE = FileKind(
         "n_iter": _COUNT,
         "n_documents_seen": _COUNT,
         "bound": header_field("number null"),
-        "solver": header_field("string null", choices=tuple(PASSES)),
+        "solver": header_field("string null", choices=SOLVERS.keys()),
     },
     {
         "topic_counts": tensor("float64", "n_topics", "n_words", finite=True, low=0),
@@ -339,10 +352,11 @@ class LatentDirichlet(TopicModel):
         rng = check_random_state(self.random_state)
         solver = self._solver(counts, weights)
         training = self._training()
-        n_passes = PASSES[solver] if self.max_iter is None else int(self.max_iter)
+        how = SOLVERS[solver]
+        n_passes = how.max_iter if self.max_iter is None else int(self.max_iter)
         n_samples = counts.shape[0] if weights is None else round(weights.sum())
         with ProgressBar("finding topics", n_passes, enabled=bool(self.verbose)) as bar:
-            if solver == "gibbs":
+            if how.passes is None:
                 state = self._sample(counts, weights, training, n_passes, rng, bar)
                 self._store(state, [], n_samples, solver)
                 self.n_iter_ = n_passes
@@ -354,20 +368,17 @@ class LatentDirichlet(TopicModel):
                 state = State(start, self._doc_topic_prior("vb"))
             else:
                 state = self._random_start(counts.shape[1], rng)
-            if solver == "vb":
-                passes = batch_passes(counts, state, training, weights)
-            else:
-                passes = online_passes(counts, state, training, rng, weights)
             bounds: list[float] = []
             lengths = np.asarray(counts.sum(axis=1)).ravel()
             n_tokens = float(lengths.sum() if weights is None else lengths @ weights)
             try:
+                passes = how.passes(counts, state, training, rng, weights)
                 for state in passes:
                     bounds.append(state.bound)
                     bar.update(len(bounds))
                     if len(bounds) == n_passes:
                         break
-                    if self._is_enough(bounds, n_tokens, training, solver):
+                    if self._is_enough(bounds, n_tokens, training, how):
                         break
             finally:  # also after Ctrl-C, if a pass is complete
                 if bounds:
@@ -375,7 +386,7 @@ class LatentDirichlet(TopicModel):
                     self.bound_ = float(np.exp(-bounds[-1] / n_tokens)) if n_tokens > 0 else float("nan")
         return self
 
-    def _is_enough(self, bounds: list[float], n_tokens: float, training: Training, solver: str) -> bool:
+    def _is_enough(self, bounds: list[float], n_tokens: float, training: Training, how: Solver) -> bool:
         """Whether passes end, by the ELBO after each of them."""
         every = 1 if self.evaluate_every is None else int(self.evaluate_every)
         if every <= 0 or len(bounds) <= every or len(bounds) % every:
@@ -383,7 +394,7 @@ class LatentDirichlet(TopicModel):
         before, after = bounds[-1 - every], bounds[-1]
         if self.perp_tol is not None and n_tokens > 0:
             return bool(abs(np.exp(-after / n_tokens) - np.exp(-before / n_tokens)) < self.perp_tol)
-        return (training.has_converged if solver == "vb" else training.has_settled)(before, after)
+        return how.is_done(training, before, after)
 
     def _solver(self, counts: sp.csr_array, weights: NDArray[np.float64] | None) -> str:
         if self.learning_method is not None:
@@ -459,7 +470,12 @@ class LatentDirichlet(TopicModel):
         return self
 
     def _check_names(self) -> None:
-        for name, known in (("solver", SOLVERS), ("prior", PRIORS), ("init", STARTS), ("smoothing", SMOOTHINGS)):
+        for name, known in (
+            ("solver", ("auto", *SOLVERS)),
+            ("prior", PRIORS),
+            ("init", STARTS),
+            ("smoothing", SMOOTHINGS),
+        ):
             if getattr(self, name) not in known:
                 raise unknown_name(name, getattr(self, name), known)
         if self.learning_method is not None and self.solver != "auto":

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from scipy.special import digamma, gammaln, polygamma
 
 from bagwise._utils.backends import backend
-from bagwise._utils.matrices import is_whole
-from bagwise.topics._kernels import sample_entries
 from bagwise.topics.inference import Corpus, Posterior, mean_logs, topic_bound, topic_weights
 
 SMALLEST = 1e-6  # lower bound of the prior: below it digamma falls under -10⁶
@@ -21,13 +19,6 @@ _LARGEST = 1e6  # upper bound: documents with identical proportions have an infi
 # still random all documents look alike, and it would diverge.
 _PASSES_BEFORE_PRIOR = 5
 _MAX_HALVINGS = 40
-# Sampling that finds topics to start from: its priors, its sweeps over a part of the documents with at most so many
-# non-zeros, and then over all of them.
-_START_PRIOR = 0.1
-_START_NNZ = 2_000_000
-_PART_SWEEPS = 40
-_FULL_SWEEPS = 10
-_LEAST_START = 0.01  # of each word, also where η is 0: a word that a topic starts without would not come back
 
 
 def prior_objective(alpha: NDArray[np.float64], mean_logs: NDArray[np.float64]) -> float:
@@ -168,72 +159,6 @@ def random_counts(n_words: int, n_components: int, rng: np.random.RandomState) -
     return np.ascontiguousarray(rng.gamma(100.0, 0.01, (n_components, n_words)).T)
 
 
-def order_by_words(X: sp.csr_array, rng: np.random.RandomState) -> NDArray[np.intp]:
-    """An order of documents that does not depend on the one they come in; short ones first, equal ones together."""
-    return np.argsort(X @ rng.random_sample(X.shape[1]), kind="stable")
-
-
-def shuffle_by_words(X: sp.csr_array, rng: np.random.RandomState) -> NDArray[np.intp]:
-    """The same, with documents of all lengths anywhere: by fractions of sums that differ by much more than 1."""
-    return np.argsort((X @ (2.0**20 * rng.random_sample(X.shape[1]))) % 1.0, kind="stable")
-
-
-def draw_topics(
-    words: NDArray[np.integer], counts: NDArray[np.float64], rng: np.random.RandomState
-) -> NDArray[np.int64]:
-    """A topic for each word, with probabilities proportional to its row of `counts`, which are above 0."""
-    n_words, n_components = counts.shape
-    sums = np.cumsum(counts, axis=1)
-    sums /= sums[:, -1:]
-    sums += np.arange(n_words)[:, np.newaxis]  # ascending as a whole: one search for all
-    found = np.searchsorted(sums.ravel(), words + rng.random_sample(len(words)), side="right")
-    return np.minimum(found - words.astype(np.int64) * n_components, n_components - 1)
-
-
-def sampled_counts(
-    X: sp.csr_array,
-    n_components: int,
-    eta: float,
-    rng: np.random.RandomState,
-    sample_weight: NDArray[np.float64] | None = None,
-) -> NDArray[np.float64]:
-    """Topics to start from, words x topics: counts after some sweeps of collapsed Gibbs sampling, and about η more.
-
-    All tokens of a word in a document have one topic, so counts need not be integers, and a sweep is O(nnz K). The
-    priors are broad, α = 0.1 and pseudocounts of 0.1, as topics find their words sooner with them. Of a large corpus
-    the first sweeps take a random part of the documents. The topics of that part alone would keep out words that it
-    lacks, so the last sweeps take all documents, where the others begin with topics of their words. The result depends
-    neither on the order of documents nor on whether copies are weights.
-    """
-    weights = None
-    if sample_weight is not None and is_whole(sample_weight):
-        X = X[np.repeat(np.arange(X.shape[0]), sample_weight.astype(np.int64))]
-    elif sample_weight is not None:
-        weights = sample_weight
-    order = order_by_words(X, rng) if X.nnz <= _START_NNZ else shuffle_by_words(X, rng)
-    X = X[order]
-    data = X.data if weights is None else X.data * np.repeat(weights[order], np.diff(X.indptr))
-    alpha = np.full(n_components, _START_PRIOR)
-    n_part = min(int(np.searchsorted(X.indptr[1:], _START_NNZ)) + 1, X.shape[0])
-    topics = rng.randint(n_components, size=X.indptr[n_part])
-    counts = np.zeros((X.shape[1], n_components))
-    np.add.at(counts, (X.indices[: len(topics)], topics), data[: len(topics)])
-    for n_documents, n_sweeps in ((n_part, _PART_SWEEPS), (X.shape[0], _FULL_SWEEPS)):
-        if n_documents > n_part:
-            others = X.indices[len(topics) :]
-            of_others = draw_topics(others, np.maximum(counts, 0.0) + _START_PRIOR, rng)
-            np.add.at(counts, (others, of_others), data[len(topics) :])
-            topics = np.concatenate([topics, of_others])
-        totals = counts.sum(axis=0)
-        for _ in range(n_sweeps):
-            draws = rng.random_sample(len(topics))
-            starts = X.indptr[: n_documents + 1]
-            sample_entries(starts, X.indices, data, alpha, _START_PRIOR, topics, counts, totals, draws)
-    np.maximum(counts, 0.0, out=counts)  # differences of fractional counts are rounded
-    # noise, as topics that got nothing would stay equal to each other
-    return counts + max(eta, _LEAST_START) * random_counts(len(counts), n_components, rng)
-
-
 def learn_prior(
     alpha: NDArray[np.float64],
     gamma: NDArray[np.float64],
@@ -259,7 +184,11 @@ def _total(bounds: NDArray[np.float64], sample_weight: NDArray[np.float64] | Non
 
 
 def batch_passes(
-    X: sp.csr_array, state: State, training: Training, sample_weight: NDArray[np.float64] | None = None
+    X: sp.csr_array,
+    state: State,
+    training: Training,
+    rng: np.random.RandomState,
+    sample_weight: NDArray[np.float64] | None = None,
 ) -> Iterator[State]:
     """Variational EM: yield the state after each pass. Its ELBO never decreases.
 
