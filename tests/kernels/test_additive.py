@@ -5,10 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.svm import SVC
 
-from bagwise import BagwiseError, kernels
+from bagwise import BagwiseError, kernels, merge_words
 from bagwise._utils.devices import to_device, to_host
 from bagwise.gpu.kernels import array_kernel
 from bagwise.kernels import KERNELS, additive_kernel
+from bagwise.kernels.additive import Kernel
 
 
 def one_word(kernel, x, z):
@@ -125,3 +126,24 @@ def test_kernel_matrices_on_a_device():
         additive_kernel(cupy.asarray(-X))
     with pytest.raises(BagwiseError, match="X must be finite numbers"):
         additive_kernel(cupy.asarray(np.full((2, 2), np.nan)))
+
+
+@pytest.mark.parametrize("product", [False, True], ids=["words", "feature"])
+def test_an_entry_is_all_that_a_new_kernel_needs(monkeypatch, xp, product):
+    """For matrices and for merging; nothing else is touched, and commands take no kernel."""
+    words = {"words": lambda x, z: np.sqrt(x * z) / 2, "own": lambda x: x / 2}
+    if product:
+        words["feature"] = lambda X: (X.sqrt() if sp.issparse(X) else np.sqrt(X)) / np.sqrt(2)
+    monkeypatch.setitem(KERNELS, "half", Kernel(**words))
+    rng = np.random.default_rng(0)
+    X, y = rng.poisson(2, (30, 12)).astype(float), np.arange(30) % 3
+    expected = additive_kernel(X, kernel="hellinger") / 2
+    for form in (np.asarray, sp.csr_array):
+        np.testing.assert_allclose(additive_kernel(form(X), kernel="half", n_jobs=2), expected)
+    np.testing.assert_allclose(to_host(array_kernel(xp, to_device(X, xp), None, "half")), expected)
+    for criterion in ("csm", "lde", "mfa"):  # sums over all pairs, and over the edges of a graph
+        half, whole = (merge_words(X, y, criterion=criterion, kernel=name) for name in ("half", "hellinger"))
+        np.testing.assert_array_equal(half.merges, whole.merges)
+        np.testing.assert_allclose(half.scores, whole.scores)
+    with pytest.raises(BagwiseError, match="half kernel needs non-negative data"):
+        additive_kernel(-X, kernel="half")

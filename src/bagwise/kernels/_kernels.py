@@ -11,7 +11,8 @@ from numba import njit
 # Number of partial sums: vectorised loops add in a fixed order, the same for every pair.
 _WIDTH = 32
 _HALF_PER_LOG2 = 0.5 / np.log(2.0)
-INTERSECTION, HELLINGER, CHI2, JENSEN_SHANNON, LINEAR = range(5)
+INTERSECTION, CHI2, JENSEN_SHANNON = range(3)
+DENSE = (INTERSECTION, CHI2)  # those of `dense_kernel_rows`
 
 
 @njit(cache=True, nogil=True)
@@ -19,15 +20,11 @@ def one_word(kind, x, z):
     """Kernel of two non-negative numbers."""
     if kind == INTERSECTION:
         return x if x < z else z
-    if kind == HELLINGER:
-        return np.sqrt(x * z)
-    if kind == LINEAR:
-        return x * z
     if x == 0.0 or z == 0.0:
         return 0.0
     if kind == CHI2:
         return 2.0 * x * (z / (x + z))
-    # Jensen-Shannon, as in bagwise.kernels.jensen_shannon_words
+    # Jensen-Shannon, as in bagwise.kernels.additive.jensen_shannon_words
     low, high = (x, z) if x < z else (z, x)
     ratio = low / high
     if ratio == 0.0:
@@ -75,7 +72,7 @@ def dense_kernel_rows(kind, X, Z, start, stop, out):
 
 @njit(cache=True, nogil=True)
 def sparse_kernel_rows(kind, starts, words, values, word_starts, samples, sample_values, start, stop, out):
-    """`dense_kernel_rows` for X given as CSR and Z as CSC, any kernel; `out` starts as zeros.
+    """`dense_kernel_rows` for X given as CSR and Z as CSC, any kind; `out` starts as zeros.
 
     One evaluation per pair of non-zeros of the same word.
     """

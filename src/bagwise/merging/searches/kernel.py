@@ -16,8 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bagwise.errors import BagwiseError
-from bagwise.kernels import _kernels as loops
-from bagwise.kernels.additive import jensen_shannon_words
+from bagwise.kernels.additive import KERNELS
 from bagwise.merging.searches.base import Search
 from bagwise.merging.searches.ratios import DenseSearch
 from bagwise.merging.stores.dense import DenseStore
@@ -39,8 +38,10 @@ class KernelTraces:
     """
 
     def __init__(self, kernel: str, smallest: float, largest: float, tolerance: float = 1e-12) -> None:
-        self.kernel = kernel
-        self._nodes, self._factors = _quadrature(kernel, smallest, largest, tolerance)
+        self._kernel = KERNELS[kernel]
+        self._nodes, self._factors = np.empty(0), np.empty(0)
+        if self._kernel.quadrature is not None and largest > 0:
+            self._nodes, self._factors = self._kernel.quadrature(smallest, largest, tolerance)
         self._edges: dict[int, Any] = {}
 
     def trace(self, structure: Structure, values: Values) -> NDArray[np.float64]:
@@ -54,7 +55,7 @@ class KernelTraces:
     def _trace(self, structure: Structure, values: Values) -> NDArray[np.float64]:
         if isinstance(structure, TotalScatter):
             weights = structure.weights
-            return self._self_terms(values) @ weights - self._pair_sums(values, weights) / weights.sum()
+            return self._kernel.own(values) @ weights - self._pair_sums(values, weights) / weights.sum()
         if isinstance(structure, BetweenClasses):
             return self._between_classes(structure, values)
         if isinstance(structure, Combination):
@@ -67,10 +68,6 @@ class KernelTraces:
             return self._along_edges(structure, values)
         raise BagwiseError(f"Kernels other than 'linear' are not defined for {type(structure).__name__}.")
 
-    def _self_terms(self, values: Values) -> Values:
-        """``k(v, v)``."""
-        return values**2 if self.kernel == "linear" else values
-
     def _between_classes(self, structure: BetweenClasses, values: Values) -> NDArray[np.float64]:
         codes = structure.codes
         weights = np.ones(len(codes)) if structure.weights is None else structure.weights
@@ -81,50 +78,23 @@ class KernelTraces:
         return total
 
     def _pair_sums(self, values: Values, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """``Σ_ij w_i w_j k(v_i, v_j)``."""
-        if self.kernel == "linear":
-            return (values @ weights) ** 2
-        if self.kernel == "hellinger":
-            return (np.sqrt(values) @ weights) ** 2
-        if self.kernel == "intersection":
-            return _intersection_sums(values, weights)
-        if values.shape[1] <= 2 * len(self._nodes):
-            return self._direct_sums(values, weights)
+        """``Σ_ij w_i w_j k(v_i, v_j)``, by quadrature where that is cheaper."""
+        if self._kernel.feature_at is None or values.shape[1] <= 2 * len(self._nodes):
+            return self._kernel.sums(values, weights)
         return self._quadrature_sums(values, weights)
 
-    def _direct_sums(self, values: Values, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Compute the double sum directly, O(n²) per word: cheaper than quadrature for few samples."""
-        sums = np.empty(len(values))
-        if self.kernel == "chi2":
-            loops.chi2_pair_sums(np.ascontiguousarray(values), weights, sums)
-            return sums
-        # Jensen-Shannon is h(x + z) - h(x) - h(z), halved, with h(x) = x log2 x and h(x + x) = 2 x + 2 h(x): one
-        # logarithm per pair. Exact relative to the whole sum, not to each of its terms.
-        alone = _x_log2_x(values)
-        sums[:] = values @ weights**2 + alone @ weights**2 - weights.sum() * (alone @ weights)
-        step = max(_BLOCK_NUMBERS // max(values.shape[1], 1), 1)
-        for start in range(0, len(values), step):
-            rows = values[start : start + step]
-            for i in range(1, values.shape[1]):
-                pairs = _x_log2_x(rows[:, :i] + rows[:, i : i + 1]) @ weights[:i]
-                sums[start : start + step] += weights[i] * pairs
-        return sums
-
     def _quadrature_sums(self, values: Values, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The kernel is an integral over t of products of features of v and t: sum them at the nodes, O(n) per node."""
+        """Sum products of features of v and a node at all nodes, O(n) each."""
+        assert self._kernel.feature_at is not None
         sums = np.zeros(len(values))
         for node, factor in zip(self._nodes, self._factors, strict=True):
-            if self.kernel == "chi2":
-                feature = values * np.exp(-values * node)
-            else:
-                feature = -np.expm1(-values * node)
-            sums += factor * (feature @ weights) ** 2
+            sums += factor * (self._kernel.feature_at(values, node) @ weights) ** 2
         return sums
 
     def _along_edges(self, structure: GraphLaplacian | Residuals, values: Values) -> NDArray[np.float64]:
         """``Σ_{i<j} W_ij d²(v_i, v_j)`` with the squared distances of the kernel's feature space."""
-        if self.kernel in ("linear", "hellinger"):
-            mapped = values if self.kernel == "linear" else np.sqrt(values)
+        if self._kernel.feature is not None:
+            mapped = self._kernel.feature(values)
             if isinstance(structure, Residuals):
                 return np.asarray(((structure.rows @ mapped.T) ** 2).sum(axis=0)).ravel()
             return np.einsum("ij,ji->i", mapped, structure.form() @ mapped.T)
@@ -135,32 +105,8 @@ class KernelTraces:
         width = max(_BLOCK_NUMBERS // max(len(values), 1), 1)
         for start in range(0, len(weights), width):
             part = slice(start, start + width)
-            total += self._squared_distances(values[:, rows[part]], values[:, columns[part]]) @ weights[part]
+            total += self._kernel.distances(values[:, rows[part]], values[:, columns[part]]) @ weights[part]
         return total
-
-    def _squared_distances(self, x: Values, z: Values) -> Values:
-        difference = np.abs(x - z)
-        if self.kernel == "intersection":
-            return difference
-        total = x + z
-        if self.kernel == "chi2":
-            return difference * (difference / np.where(total > 0, total, 1.0))
-        return total - 2 * jensen_shannon_words(x, z)
-
-
-def _x_log2_x(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    return x * np.log2(np.maximum(x, np.finfo(np.float64).tiny))
-
-
-def _intersection_sums(values: Values, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """``Σ_ij w_i w_j min(v_i, v_j)`` by sorting: the r-th smallest is the minimum of all pairs with larger ones."""
-    if np.all(weights == weights[0]):
-        n = len(weights)
-        return weights[0] ** 2 * (np.sort(values, axis=1) @ (2.0 * np.arange(n, 0, -1) - 1.0))
-    order = np.argsort(values, axis=1)
-    sorted_weights = weights[order]
-    above = weights.sum() - np.cumsum(sorted_weights, axis=1)
-    return (np.take_along_axis(values, order, axis=1) * sorted_weights * (sorted_weights + 2 * above)).sum(axis=1)
 
 
 def _edges(structure: GraphLaplacian | Residuals) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float64]]:
@@ -168,24 +114,6 @@ def _edges(structure: GraphLaplacian | Residuals) -> tuple[NDArray[np.intp], NDA
     form: Any = structure.rows.T @ structure.rows if isinstance(structure, Residuals) else structure.form()
     upper = sp.coo_array(sp.triu(sp.coo_array(form), k=1))
     return upper.row, upper.col, -upper.data
-
-
-def _quadrature(
-    kernel: str, smallest: float, largest: float, tolerance: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Nodes t and factors of the trapezoid rule in log t, over the range where the integrand is not negligible."""
-    if kernel not in ("chi2", "jensen_shannon") or not largest > 0:
-        return np.empty(0), np.empty(0)
-    cut = tolerance / 100
-    smallest = max(smallest, 1e-4 * cut * largest)  # smaller values are negligible
-    # The error decreases as a power of exp(-1 / step): 0.45 gives about 1e-8, 0.3 about 1e-12.
-    step = min(4.3 / (1.5 - np.log10(tolerance)), 0.5)
-    if kernel == "chi2":
-        first, last = np.log(cut / 2) - np.log(largest), np.log(-np.log(cut) / 2) - np.log(smallest) + 1
-    else:
-        step, first, last = 0.9 * step, np.log(cut) - np.log(largest), -np.log(cut) - np.log(smallest)
-    nodes = np.exp(np.arange(first, last + step, step))
-    return nodes, (2 * step * nodes if kernel == "chi2" else step / (2 * np.log(2) * nodes))
 
 
 # Values of merged words are computed in blocks of this many numbers.
