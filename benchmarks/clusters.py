@@ -35,7 +35,7 @@ from typing import Any
 
 import numpy as np
 
-from bagwise.app.model.visual import MOST_SAMPLED
+from bagwise.app.modalities import MODALITIES
 from cluster_data import N_CLASSES, N_TOKENS
 from harness import machine, print_table
 
@@ -228,10 +228,9 @@ def rates_of_images() -> tuple[int, float, float]:
     """Descriptors of an image, and processor seconds of describing one, and of comparing one with one word."""
     from bagwise.app.model.visual import VisualVectorizer
     from bagwise.app.options import FitOptions
-    from bagwise.app.training.vectorizing import make_vectorizer
     from cluster_data import make_collection
 
-    vectorizer: Any = make_vectorizer(FitOptions(**OPTIONS["images"]), "images")
+    vectorizer: Any = MODALITIES["images"].vectorizer(FitOptions(**OPTIONS["images"]))
     seconds = []
     for n in (BATCH, 10 * BATCH):  # the first compiles
         started = time.process_time()
@@ -266,7 +265,9 @@ def predicted(known: dict[str, float]) -> list[dict[str, Any]]:
         if modality == "images":
             read, count = n * length * known["describe"] / cores, n * length * d * known["assign"] / cores
             words = known["kmeans"] * d  # in one process
-            disk = min(n, MOST_SAMPLED["images"]) * length * (128 + 2) * 4  # in files, until there are words
+            disk = (
+                min(n, MODALITIES["images"].most_learned_from) * length * (128 + 2) * 4
+            )  # in files, until there are words
             memory = max(BATCH * length * known["described"], known["sample"])
         else:
             read, words, count = n * length * known["split"] / cores, 0.0, 0.0

@@ -92,8 +92,8 @@ def test_an_option_is_one_field(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("parameter", "option", "acts"),
     [
-        ("ngrams", "ngrams", {"app/training/vectorizing.py"}),
-        ("min_count", "min-count", {"app/training/vectorizing.py"}),
+        ("ngrams", "ngrams", {"app/modalities/texts.py"}),
+        ("min_count", "min-count", {"app/modalities/texts.py"}),
         ("extensions", "extensions", {"app/training/items.py"}),
     ],
 )

@@ -12,9 +12,9 @@ import pytest
 from PIL import Image
 
 from bagwise import Bags, BagwiseError, runtime_network
-from bagwise.app.model.explanation import _sides
+from bagwise.app.modalities import MODALITIES
+from bagwise.app.modalities.images import sides_of
 from bagwise.app.options import FitOptions
-from bagwise.app.training.vectorizing import make_descriptors
 from bagwise.descriptors import NetworkFeatures, Patches, efficientnet, networks
 from bagwise.descriptors.base import describe_items
 from bagwise.descriptors.efficientnet import LAYERS, SHAPES, NetworkTensors, build_graph, fold, packaged_tensors
@@ -439,22 +439,22 @@ def test_names_on_the_command_line():
 
 
 def test_options_of_a_fit_take_these_names():
-    sift, network = make_descriptors(FitOptions(descriptor="sift+network:a+b.onnx", max_side=100), "images")
+    sift, network = MODALITIES["images"].descriptors(FitOptions(descriptor="sift+network:a+b.onnx", max_side=100))
     assert type(sift).__name__ == "DenseSIFT"
     assert (network.network, network.max_side, network.n_frames) == ("a+b.onnx", 100, None)
-    (videos,) = make_descriptors(FitOptions(descriptor="network"), "videos")
+    (videos,) = MODALITIES["videos"].descriptors(FitOptions(descriptor="network"))
     assert (videos.network, videos.modality) == ("auto", "videos")
     with pytest.raises(BagwiseError, match="Unknown descriptor: 'network:'"):
         FitOptions(descriptor="network:")
     with pytest.raises(BagwiseError, match=r"'sift' does not describe videos\. Accepted: network, hog-hof"):
-        make_descriptors(FitOptions(descriptor="sift"), "videos")
+        MODALITIES["videos"].descriptors(FitOptions(descriptor="sift"))
 
 
 def test_regions_are_three_cells_wide(features):
     """About 100 of the 256 pixels that the network sees, on the scale of the image."""
     for height, width in ((64, 96), (600, 800), (256, 256)):
         rows, columns = (side // 32 for side in input_size(height, width))
-        sides = _sides(SimpleNamespace(descriptors=[features]), np.array([rows * columns]), height, width)
+        sides = sides_of(SimpleNamespace(descriptors=[features]), np.array([rows * columns]), height, width)
         assert sides.shape == (rows * columns,)
         np.testing.assert_array_equal(sides, round(3 * math.sqrt(height / rows * width / columns)))
         assert 90 < sides[0] * 256 / math.sqrt(height * width) < 110

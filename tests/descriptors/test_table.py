@@ -12,7 +12,7 @@ from PIL import Image
 
 from bagwise import BagOfFeatures, BagwiseError, Model, descriptors, open_collection
 from bagwise._utils.records import Integer, parameter
-from bagwise.app.model.parts import checked_descriptors
+from bagwise.app.modalities.visual import checked_descriptors
 from bagwise.descriptors import DenseSIFT, Descriptor, Patches
 from bagwise.descriptors.base import EXECUTION
 from bagwise.descriptors.images import as_grey, starts_of

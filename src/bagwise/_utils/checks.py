@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from numbers import Integral
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from bagwise._utils.devices import is_on_device, to_device, to_host
 from bagwise.errors import BagwiseError
@@ -206,3 +208,40 @@ def reset_fitted(estimator: Any) -> None:
     """Remove what an earlier fit left, so that a fit that fails leaves an estimator that is not fitted."""
     for name in [name for name in vars(estimator) if name.endswith("_") and not name.startswith("_")]:
         delattr(estimator, name)
+
+
+def frozen(array: ArrayLike) -> NDArray[Any]:
+    """Return a read-only copy."""
+    held: NDArray[Any] = np.array(array, order="C")
+    held.setflags(write=False)
+    return held
+
+
+def json_copy(value: Any, name: str) -> Any:
+    """Return a value as it is after saving and loading it as JSON; NumPy scalars become numbers."""
+    try:
+        return json.loads(json.dumps(value, allow_nan=False, default=_scalar))
+    except (TypeError, ValueError, RecursionError) as error:
+        accepted = "strings, finite numbers, true, false, null, lists and mappings"
+        raise BagwiseError(f"{name} must consist of JSON values ({accepted}): {error}.") from error
+
+
+def _scalar(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"there is an object of type {type(value).__name__}")
+
+
+def checked_names(names: Any, what: str, *, unique: bool) -> tuple[str, ...]:
+    """Check a list of strings."""
+    if isinstance(names, (str, bytes)) or not hasattr(names, "__iter__"):
+        raise BagwiseError(f"{what} must be a list of strings, got {names!r:.100}.")
+    given = tuple(names)
+    for number, name in enumerate(given):
+        if not isinstance(name, str):
+            raise BagwiseError(f"{what} must be strings, but entry {number} is {name!r:.100}. Use str(...) first.")
+    plain = tuple(map(str, given))  # numpy.str_ becomes str
+    if unique and len(set(plain)) < len(plain):
+        repeated = Counter(plain).most_common(1)[0][0]
+        raise BagwiseError(f"{what} must be unique, but {repeated!r:.100} occurs more than once.")
+    return plain

@@ -70,13 +70,35 @@ def shortened(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
+# What modalities are called that are no plural.
+_ROWS, _TABLES, _A_TABLE = {"table": "rows"}, {"table": "tables"}, {"table": "a table"}
+
+
+def sources(modality: str) -> str:
+    """Return what sources of a modality are called.
+
+    >>> sources("table"), sources("texts")
+    ('tables', 'texts')
+    """
+    return _TABLES.get(modality, modality)
+
+
+def one_source(modality: str) -> str:
+    """Return what one source of a modality holds.
+
+    >>> one_source("table"), one_source("texts")
+    ('a table', 'texts')
+    """
+    return _A_TABLE.get(modality, modality)
+
+
 def how_many(n: int, items: str) -> str:
     """Say how many items there are; `items` in the plural.
 
     >>> how_many(1200, "images"), how_many(3, "table"), how_many(1, "words"), how_many(1, "classes")
     ('1,200 images', '3 rows', '1 word', '1 class')
     """
-    things = "rows" if items == "table" else items
+    things = _ROWS.get(items, items)
     return f"{count(n)} {things}" if n != 1 else f"1 {things.removesuffix('es' if things.endswith('sses') else 's')}"
 
 

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field, fields
 from numbers import Integral
 from typing import Any, TypeVar
 
+from bagwise._utils.text import sources
 from bagwise.errors import BagwiseError, unknown_name
 
 __all__ = ["Checked", "Choice", "Integer", "Number", "Option", "Rule", "Switch", "Text", "documented", "joined"]
-__all__ += ["meaning_of", "option", "options_of", "shown_modality", "takes_options"]
+__all__ += ["meaning_of", "option", "options_of", "takes_options"]
 
 _T = TypeVar("_T")
 
@@ -304,17 +305,12 @@ def joined(names: Sequence[str], last: str = "and") -> str:
     return f" {last} ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
-def shown_modality(name: str) -> str:
-    """Return the name of a modality in a sentence."""
-    return "tables" if name == "table" else name
-
-
 def meaning_of(known: Option, default: Any, *, python: bool = False, details: bool = False) -> str:
     """Say what an option does, for help, docstrings and documentation.
 
     With `python`, as for a parameter of Python, whose default is told beside it.
     """
-    about = f"{joined([shown_modality(one) for one in known.modalities])}: " if known.help[0].islower() else ""
+    about = f"{joined([sources(one) for one in known.modalities])}: " if known.help[0].islower() else ""
     parts = [f"{about[:1].upper()}{about[1:]}{known.help}"]
     parts += [f"{value}: {meaning}." for value, meaning in known.rule.also.items() if meaning]
     if known.unset:

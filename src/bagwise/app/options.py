@@ -14,6 +14,7 @@ from typing import Any
 
 from bagwise._io.storage import with_options_of
 from bagwise._utils.memory import parse_size
+from bagwise._utils.text import sources
 from bagwise.app.declaring import (
     RUN,
     SOURCE,
@@ -27,7 +28,6 @@ from bagwise.app.declaring import (
     joined,
     option,
     options_of,
-    shown_modality,
 )
 from bagwise.descriptors import registry
 from bagwise.errors import BagwiseError, OptionError, unknown_name
@@ -548,16 +548,19 @@ class FitOptions:
         return self.with_changes(cache=with_options_of(self.cache, source, self.storage_options))
 
 
+_THESE = {"table": "this is a table, whose columns are its words"}
+
+
 def check_options(options: FitOptions, modality: str) -> None:
     """Raise an error if an option has no effect on this modality."""
-    these = "this is a table, whose columns are its words" if modality == "table" else f"these are {modality}"
+    these = _THESE.get(modality, f"these are {modality}")
     for name, known in options_of(options).items():
         if (
             known.modalities
             and modality not in known.modalities
             and getattr(options, name) != getattr(type(options), name)
         ):
-            accepted = joined([shown_modality(one) for one in known.modalities])
+            accepted = joined([sources(one) for one in known.modalities])
             raise OptionError(name, f"{name} is for {accepted}, but {these}. Remove {name}.")
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from bagwise._io.storage import Url, as_place, is_url, same_system
-from bagwise._utils.text import how_many
+from bagwise._utils.text import how_many, one_source, sources
 from bagwise.errors import BagwiseError, argument, parameter_name, unknown_name
 from bagwise.sources.annotations import LabelFile
 from bagwise.sources.collection import Collection
@@ -164,11 +164,10 @@ def open_collection(
         others = [known for known in _MODALITIES if option in _options_of(_reader(known))]
         if not others:
             raise unknown_name(f"option of {modality}", option, accepted)
-        others = ["tables" if known == "table" else known for known in others]
+        others = [sources(known) for known in others]
         listed = " and ".join(filter(None, (", ".join(others[:-1]), others[-1])))
-        modality = "a table" if modality == "table" else modality
         raise BagwiseError(
-            f"{argument(option)} is for {listed}, but {os.fspath(found)} holds {modality}. Leave it out."
+            f"{argument(option)} is for {listed}, but {os.fspath(found)} holds {one_source(modality)}. Leave it out."
         )
     return reader(found, **options)
 

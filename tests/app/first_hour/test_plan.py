@@ -7,7 +7,7 @@ import pytest
 
 from bagwise import Model, fit_model
 from bagwise.app import plan_fit
-from bagwise.app.training import plan
+from bagwise.app.modalities import texts as text_modality
 from commands import as_json, bagwise
 from small_sources import texts, write_image_folder, write_records, write_table
 
@@ -95,7 +95,7 @@ def test_pyramids_have_features_in_every_cell(tmp_path):
 
 
 def test_of_many_texts_some_are_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(plan, "_TEXTS", 6)
+    monkeypatch.setattr(text_modality, "_PLANNED", 6)
     source = write_records(tmp_path / "texts.csv")
     assert plan_fit(source).n_words == 30_000
     assert plan_fit(source, n_words=50).n_words == 50

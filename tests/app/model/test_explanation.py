@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from sklearn.feature_extraction.text import CountVectorizer
 
 from bagwise import BagwiseError, Hierarchy, Model
+from bagwise.app.modalities.texts import located_words
 from bagwise.app.model import Head
-from bagwise.app.model.located_words import located_words
 from bagwise.descriptors import DenseSIFT, Patches
 from bagwise.sources import Collection, open_collection
 from model_cases import MADE, TEXTS, random_hierarchy, table_model, two_vocabularies

@@ -326,10 +326,10 @@ def test_parts_that_do_not_fit_are_refused(sound, changes, message):
 
 
 def test_tables_that_no_runtime_would_hold_are_refused(monkeypatch):
-    monkeypatch.setattr("bagwise.app.model.checks.MOST_TABLE", 14)
+    monkeypatch.setattr("bagwise.app.model.model.MOST_TABLE", 14)
     with pytest.raises(BagwiseError, match="5 cells of 3 words make 15 columns; a model has at most 14"):
         Model(**SOUND, pyramid=5)
-    monkeypatch.setattr("bagwise.app.model.checks.MOST_TABLE", 2)
+    monkeypatch.setattr("bagwise.app.model.model.MOST_TABLE", 2)
     Model(**SOUND)  # one cell is bounded by the words alone
 
 

@@ -5,8 +5,7 @@ import pytest
 
 from bagwise import open_collection
 from bagwise.app import FitOptions, run_fit
-from bagwise.app.model.visual import MOST_SAMPLED
-from bagwise.app.training.vectorizing import make_vectorizer
+from bagwise.app.modalities.images import Images
 from bagwise.distributed.executors import LocalExecutor
 from bagwise.sources.media import ImageDecoder
 from small_sources import write_image_folder
@@ -24,13 +23,13 @@ def folder(tmp_path):
 @pytest.fixture
 def few(monkeypatch):
     """Learn words from 20 descriptors of 7 images, which is not all that they have."""
-    monkeypatch.setitem(MOST_SAMPLED, "images", 7)
+    monkeypatch.setattr(Images, "most_learned_from", 7)
     for module in ("model.visual", "training.parts"):
         monkeypatch.setattr(f"bagwise.app.{module}.N_SAMPLED_VECTORS", 20)
 
 
 def vectorizer():
-    return make_vectorizer(OPTIONS, "images", n_classes=2)
+    return Images().vectorizer(OPTIONS, n_classes=2)
 
 
 def assert_equal(one, other):
@@ -63,7 +62,7 @@ def test_items_are_chosen_by_their_ids(folder, few):
     chosen = {items[int(k)].id for k in vectorizer().items_to_learn_from(items)}
     turned = items[np.arange(len(items))[::-1]]
     assert {turned[int(k)].id for k in vectorizer().items_to_learn_from(turned)} == chosen
-    other = make_vectorizer(OPTIONS.with_changes(random_state=1), "images").items_to_learn_from(items)
+    other = Images().vectorizer(OPTIONS.with_changes(random_state=1)).items_to_learn_from(items)
     assert {items[int(k)].id for k in other} != chosen
     assert vectorizer().items_to_learn_from(items[:7]) is None
 
@@ -92,7 +91,7 @@ def test_words_are_learned_from_all_items_if_the_chosen_do_not_do(folder, few, h
         for k in vectorizer().items_to_learn_from(items):
             folder.joinpath(items[int(k)].id).write_bytes(b"not an image")
     found = [run_fit(folder, OPTIONS, client=where) for where in (None, LocalExecutor())]
-    monkeypatch.setitem(MOST_SAMPLED, "images", 100)
+    monkeypatch.setattr(Images, "most_learned_from", 100)
     expected = run_fit(folder, OPTIONS)
     for one in found:
         assert one.model.hierarchy == expected.model.hierarchy

@@ -171,20 +171,28 @@ def _answers(
 
 def _names_of(path: Path, collection: Any, *, alone: bool) -> Callable[[str], str]:
     """Return how the items of one of several sources are named."""
+    from bagwise.app.modalities import MODALITIES
+
     if alone:
         return lambda id: id
-    return lambda id: str(path) if len(collection) == 1 and collection.modality != "table" else f"{path}: {id}"
+    return lambda id: (
+        str(path) if len(collection) == 1 and not MODALITIES[collection.modality].rows else f"{path}: {id}"
+    )
 
 
 def check_texts(model: Any, texts: Sequence[str]) -> None:
     """Raise an error for texts on the command line if the model takes other items."""
-    if texts and model.modality != "texts":
+    from bagwise.app.modalities import MODALITIES
+
+    if texts and not MODALITIES[model.modality].readable:
         raise BagwiseError(f"--query-text is for models of texts, but this one takes {model.modality}. Give a file.")
 
 
 def row_of(collection: Any, row: int, path: Path) -> Any:
     """Return a collection of one row of a table."""
-    if collection.modality != "table":
+    from bagwise.app.modalities import MODALITIES
+
+    if not MODALITIES[collection.modality].rows:
         raise BagwiseError(f"--row is for tables, but {path} holds {collection.modality}.")
     if row >= len(collection):
         raise BagwiseError(f"--row must be from 0 to {len(collection) - 1} for {path}, got {row}.")

@@ -51,8 +51,8 @@ def explain(
 
     Prints the words, patches or columns that decide, and what adds up to the score.
     """
+    from bagwise.app.modalities import MODALITIES
     from bagwise.app.training.answers import with_classifier
-    from bagwise.sources.media import in_color
 
     if page is not None:
         check_page(page, force)
@@ -73,9 +73,9 @@ def explain(
     else:
         assert source is not None
         given = _chosen(loaded, source, item, row, fit_options(options))
-        title = f"{source.name}: {given.id}" if loaded.modality == "table" else given.id
+        title = f"{source.name}: {given.id}" if MODALITIES[loaded.modality].rows else given.id
         label = given.labels[0] if given.labels else None
-        content = in_color(given).load() if loaded.modality in ("texts", "images") else None
+        content = MODALITIES[loaded.modality].shown(given)
     found = loaded.explain(given)
     if not found.terms.words.size:
         session.note("The item has no word of the vocabulary: its scores are the intercepts.")
@@ -83,7 +83,7 @@ def explain(
     if class_name is not None:
         session.answer(explained=found.to_dict(class_name))
     _print(session, found, title, label, content, class_name or found.predicted, top)
-    if page is None and loaded.modality == "images" and content is not None:
+    if page is None and MODALITIES[loaded.modality].pictured and content is not None:
         session.say("--page FILE draws all of them over the image.")
     if page is not None:
         from bagwise.app.report import write_explanation
@@ -97,6 +97,7 @@ def explain(
 
 def _chosen(model: Any, path: Path, id: str | None, row: int | None, options: Any) -> Any:
     """Return the one item that is meant."""
+    from bagwise.app.modalities import MODALITIES
     from bagwise.app.training.items import open_items
 
     collection = open_items(model, path, options)
@@ -112,7 +113,7 @@ def _chosen(model: Any, path: Path, id: str | None, row: int | None, options: An
         return row_of(collection, row, path)[0]
     if len(collection) == 1:
         return collection[0]
-    also = " or --row" if collection.modality == "table" else ""
+    also = " or --row" if MODALITIES[collection.modality].rows else ""
     some = ", ".join(map(repr, collection.ids[:3]))
     raise BagwiseError(f"{path} holds {len(collection)} items. Choose one by --item{also}; ids are {some}, …")
 
@@ -155,6 +156,8 @@ def _print(session: Session, found: Any, title: str, label: str | None, content:
 
 def _changes(found: Any) -> list[str]:
     """Say what would change the answer: words to leave out, or columns to move."""
+    from bagwise.app.modalities import MODALITIES
+
     moves = found.moves()
     if moves:
         return [
@@ -170,7 +173,7 @@ def _changes(found: Any) -> list[str]:
     names = [printable(shortened(one.name, _SHOWN_NAME)) for one in change.removed]
     rest = len(names) - _SHOWN_CHANGES
     more = f" and {rest} more words" if rest > 0 else ""
-    if found.model.modality == "table":
+    if MODALITIES[found.model.modality].rows:
         return [f"would be {printable(change.becomes)} with {', '.join(names[:_SHOWN_CHANGES])}{more} at their least"]
     return [f"would be {printable(change.becomes)} without {', '.join(names[:_SHOWN_CHANGES])}{more}"]
 

@@ -56,6 +56,8 @@ def export(
 
     As an ONNX graph, a C++ program, or a file with 8-bit numbers; an index as a map.
     """
+    from bagwise.app.modalities import MODALITIES
+
     if atlas is not None:
         if not (onnx is out is cpp is evaluate is None) or int8 or compact or embed:
             raise BagwiseError("--atlas writes the map of an index, and no model: give it alone.")
@@ -87,7 +89,7 @@ def export(
             for_devices(loaded)
         written = compacted(session, loaded) if compact else loaded.trim()
         written = written.quantize() if int8 else written
-        if int8 or (compact and loaded.modality == "texts"):  # the others are as they were
+        if int8 or (compact and MODALITIES[loaded.modality].hashes_words):  # the others are as they were
             _tell_loss(session, loaded, written, evaluate, options)
     if onnx is not None:
         from bagwise.app.model.onnx import export_onnx

@@ -352,6 +352,7 @@ def _mark(size: int, model: Any) -> str:
 def _print_plan(session: Session, source: Path, options: Any, outputs: FitOutputs, force: bool) -> None:
     from bagwise._utils.memory import readable_size
     from bagwise.app import plan_fit
+    from bagwise.app.modalities import MODALITIES
 
     plan = plan_fit(source, **options.to_dict())
     session.answer(plan=plan.to_dict(), would_write=[str(path) for path in outputs.all()])
@@ -359,7 +360,7 @@ def _print_plan(session: Session, source: Path, options: Any, outputs: FitOutput
     apart = f"; {plan.n_test:,} more in the test split" if plan.n_test else ""
     session.say(f"{printable(plan.source)}: {how_many(plan.n_items, plan.modality)}{classes}{apart}")
     by = f", of {' and '.join(plan.descriptors)}" if plan.descriptors else ""
-    session.say(f"Words: {'at most ' if plan.modality == 'texts' else ''}{plan.n_words:,}{by}.")
+    session.say(f"Words: {'at most ' if MODALITIES[plan.modality].readable else ''}{plan.n_words:,}{by}.")
     session.say(f"Method: merged by {plan.criterion} ({plan.reason}).")
     session.say(f"Groups: {'chosen by cross-validation' if plan.n_groups == 'auto' else plan.n_groups}.")
     if plan.n_folds:

@@ -125,6 +125,8 @@ def _source(derived: dict[str, Any]) -> str:
 
 def compacted(session: Session, model: Any, items: Any = None) -> Any:
     """Return the compact form of a model, and say what it loses; `items` are predicted by both if they are texts."""
+    from bagwise.app.modalities import MODALITIES
+
     small = model.compact()
     lost = small.provenance["compact"]
     what = f"Compact: {lost['n_words_lost']:,} of {model.hierarchy.n_words:,} words have the hash of another"
@@ -132,7 +134,7 @@ def compacted(session: Session, model: Any, items: Any = None) -> Any:
         what = "Compact"
     if small.word_hashes is not None and small.word_weights is not None:
         what += f", weights are rounded by at most {percent(lost['weight_error'])}"
-    if items is not None and model.modality == "texts" and small.heads:
+    if items is not None and MODALITIES[model.modality].hashes_words and small.heads:
         n_changed = int((small.predict(items) != model.predict(items)).sum())
         lost = {**lost, "n_items": len(items), "n_changed": n_changed}
         what += f", {n_changed:,} of {len(items):,} predictions differ"
@@ -157,6 +159,7 @@ def warmup(session: Session) -> None:
 
 
 def _print_model(session: Session, model: Any) -> None:
+    from bagwise.app.modalities import MODALITIES
     from bagwise.runtime import PATTERN
 
     told = model.info()
@@ -172,7 +175,7 @@ def _print_model(session: Session, model: Any) -> None:
     lines.append(("words", f"{model.hierarchy.n_words:,} merged into {groups} by {model.hierarchy.criterion}"))
     for one in model.descriptors:
         lines.append(("descriptor", f"{one.name}({', '.join(f'{k}={v}' for k, v in one.parameters.items())})"))
-    if model.modality == "texts" and model.tokenizer.get("analyzer", "word") == "word":
+    if MODALITIES[model.modality].readable and model.tokenizer.get("analyzer", "word") == "word":
         pattern = model.tokenizer.get("token_pattern", PATTERN)
         lines.append(("tokens", f"{pattern} (found in time proportional to the length of a text)"))
     if model.n_cells > 1:

@@ -437,8 +437,10 @@ def _queries(
     session: Session, opened: Any, paths: list[Path], texts: list[str], row: int | None, options: Any
 ) -> Iterator[tuple[list[str], list[Any], Any]]:
     """Yield names, items (str for texts) and histograms of some queries at a time."""
+    from bagwise.app.modalities import MODALITIES
+
     model = opened.model
-    if texts and model.modality != "texts":
+    if texts and not MODALITIES[model.modality].readable:
         raise BagwiseError(
             f"--query-text needs an index of texts, but this index holds {model.modality}. Give a file instead."
         )
@@ -448,7 +450,7 @@ def _queries(
         collection, histograms = counted(session, model, path, options)
         if row is not None:
             collection, histograms = row_of(collection, row, path), histograms[[row]]
-        alone = len(collection) == 1 and collection.modality != "table"
+        alone = len(collection) == 1 and not MODALITIES[collection.modality].rows
         for first in range(0, len(collection), _QUERIES):
             some = list(collection[first : first + _QUERIES])
             names = [str(path) if alone else f"{path}: {item.id}" for item in some]

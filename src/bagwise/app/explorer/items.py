@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from bagwise.app.explorer.item_maps import MapOfItems
 from bagwise.app.index.index_words import CountedWords, IndexedWords
 from bagwise.app.index.results_data import IndexedItems
+from bagwise.app.modalities import MODALITIES
 from bagwise.app.model import Model
 from bagwise.app.model.vectorizers import WordSample
 from bagwise.app.training.group_data import class_weights_of_spread, deciding
@@ -130,18 +131,22 @@ class Items:
         """Whether there are or will be words of descriptors, for patches."""
         if self._samples is not None:
             return bool(self._samples)
-        return self.index.model.modality == "images" and self._content.exist
+        return MODALITIES[self.index.model.modality].pictured and self._content.exist
 
     @cached_property
     def samples(self) -> tuple[Collection | None, Mapping[int, WordSample]]:
         """Some images, and the words of their descriptors, for patches."""
         from bagwise.app.options import FitOptions
-        from bagwise.app.training.items import N_SAMPLED_ITEMS, count_words
+        from bagwise.app.training.items import count_words
 
         if self._samples is not None:
             return self.collection, self._samples
         found, model = self.open(), self.index.model
-        chosen = np.unique(np.linspace(0, len(self) - 1, min(len(self), N_SAMPLED_ITEMS)).astype(np.intp))
+        chosen = np.unique(
+            np.linspace(0, len(self) - 1, min(len(self), MODALITIES[self.index.model.modality].n_sampled)).astype(
+                np.intp
+            )
+        )
         some = [found[self.ids[k]] for k in chosen.tolist() if self.ids[k] in found]
         if not self.has_samples or not some:
             return None, {}

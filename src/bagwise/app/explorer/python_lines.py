@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from bagwise.app.modalities import MODALITIES
 from bagwise.errors import BagwiseError
 
 if TYPE_CHECKING:
@@ -394,7 +395,7 @@ def search_lines(
         lines.add(f"number = {given}", f"hits = index.similar(number, {k + 1:d}{how})  # the item itself is among them")
         lines.add("shared = index.shared(number, [index.ids.index(hit.id) for hit in hits]" + how + ")")
     else:
-        if space.model.modality == "texts":
+        if MODALITIES[space.model.modality].readable:
             lines.add(f"query = index.model.histograms([{query!r}])")
         else:
             lines.use("bagwise", "open_collection")

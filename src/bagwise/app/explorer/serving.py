@@ -21,10 +21,11 @@ from bagwise.app.explorer.opening import PageFile
 from bagwise.app.explorer.workspace import Origin, Workspace
 from bagwise.app.index.index_words import CountedWords, IndexedWords
 from bagwise.app.index.item_index import ItemIndex, is_item_index
+from bagwise.app.modalities import MODALITIES
 from bagwise.app.model import Model
 from bagwise.app.options import FitOptions
 from bagwise.app.training.comparing import same_vocabulary, same_weighting
-from bagwise.app.training.items import N_SAMPLED_ITEMS, count_words, open_items
+from bagwise.app.training.items import count_words, open_items
 from bagwise.app.training.seen import seen_items
 from bagwise.errors import BagwiseError
 
@@ -118,7 +119,7 @@ def count_items(
     They are those of the index `known`, if that has the same ids, or of an index that is made here.
     """
     collection = open_items(model, source, options)
-    n_samples = N_SAMPLED_ITEMS if model.modality == "images" else 0
+    n_samples = MODALITIES[model.modality].n_sampled
     found = count_words(model, collection, options, n_samples=n_samples, progress=progress)
     if found.skipped:
         note(f"{len(found.skipped)} of {len(collection)} items could not be read and are not shown.")

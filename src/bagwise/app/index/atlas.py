@@ -9,6 +9,7 @@ from typing import Any
 from bagwise._io.atomic import open_atomically
 from bagwise._utils.extras import require
 from bagwise.app.index.item_index import ItemIndex
+from bagwise.app.modalities import MODALITIES
 from bagwise.app.options import FitOptions
 from bagwise.app.training.items import open_items
 from bagwise.errors import BagwiseError, argument
@@ -56,9 +57,9 @@ def write_atlas(index: ItemIndex, path: str | os.PathLike[str], *, source: Any =
         classes = index.model.classes
         found = [classes[k] for k in answers.top.at(size).predicted.tolist()]
         columns["prediction"] = arrow.array(found, arrow.string())
-    if index.model.modality == "texts" and texts:
+    if MODALITIES[index.model.modality].readable and texts:
         columns["text"] = arrow.array(_texts(index, source), arrow.string())
-    elif index.model.modality in ("images", "videos") and index.source:
+    elif MODALITIES[index.model.modality].has_files and index.source:
         whole = f"{index.source}!" if is_archive(index.source) else f"{index.source.rstrip('/')}/"
         columns["path"] = arrow.array([_encodable(f"{whole}{id}") for id in index.ids], arrow.string())
     with open_atomically(path, private=True) as file:

@@ -11,6 +11,7 @@ import numpy as np
 
 from bagwise.app.index.clustering import cluster_data
 from bagwise.app.index.item_index import ItemIndex
+from bagwise.app.modalities import MODALITIES
 from bagwise.app.report.clusters import (
     MOST_CARDS,
     MOST_COLUMNS,
@@ -21,7 +22,7 @@ from bagwise.app.report.clusters import (
 )
 from bagwise.app.report.data import ReportData, WordGroup
 from bagwise.app.training.fit import Fit
-from bagwise.app.training.report_data import fit_report_data, preview
+from bagwise.app.training.report_data import fit_report_data
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import Item, ItemError
 
@@ -87,7 +88,7 @@ def cluster_summary(
         on_map = np.sort(np.random.default_rng(0).permutation(on_map)[:N_POINTS])
         points, of_points = index.map.points[on_map], clusters.labels[on_map]
     shares_of = clusters.terms_of
-    if shares_of == "words" and model.modality != "texts":
+    if shares_of == "words" and not MODALITIES[model.modality].terms_by_presence:
         shares_of = "frequencies"
     return ClusterSummary(
         cards=cards,
@@ -105,7 +106,7 @@ def cluster_summary(
 
 def _shown_item(item: Item, modality: str) -> ShownItem:
     try:
-        picture, excerpt = preview(item, modality, THUMBNAIL_SIDE)
+        picture, excerpt = MODALITIES[modality].preview(item, THUMBNAIL_SIDE)
     except ItemError:  # deleted or changed since it was read
         return ShownItem(item.id)
     return ShownItem(item.id, picture, excerpt)

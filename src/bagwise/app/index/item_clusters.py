@@ -23,6 +23,7 @@ from bagwise.app.index.cluster_history import (
     history_to_parts,
 )
 from bagwise.app.index.item_map import MOST_CLUSTERS
+from bagwise.app.modalities import MODALITIES
 from bagwise.app.model.explanation import sum_cells
 from bagwise.app.model.model import Model
 from bagwise.errors import BagwiseError
@@ -514,7 +515,7 @@ def _cohesion(rows: NDArray[Any], labels: NDArray[np.intp], centers: NDArray[np.
 
 def clusters_by_words(model: Model) -> bool:
     """Whether clusters of a model's items are named by words, or columns, and not by groups of words without names."""
-    return model.modality in ("texts", "table") and model.word_hashes is None
+    return not MODALITIES[model.modality].learns_words and model.word_hashes is None
 
 
 def _term_rows(
@@ -528,7 +529,7 @@ def _term_rows(
         rows = np.asarray(rows.toarray() if sp.issparse(rows) else rows, np.float64)
         deviations = rows.std(axis=0)
         return np.divide(rows - rows.mean(axis=0), deviations, out=np.zeros_like(rows), where=deviations > 0), "columns"
-    if model.modality == "texts":
+    if MODALITIES[model.modality].terms_by_presence:
         rows = sp.csr_array(rows)
         rows = sp.csr_array(((rows.data != 0).astype(np.float64), rows.indices, rows.indptr), rows.shape)
     return rows, "words"
@@ -540,7 +541,7 @@ def _distinctive(
     """Return what tells each cluster from the others: numbers of terms, their shares inside and outside, their kind."""
     known = labels >= 0
     rows, of = _term_rows(model, features, words, known, measured)
-    texts = of == "words" and model.modality == "texts" and model.word_names is not None
+    texts = of == "words" and MODALITIES[model.modality].terms_by_presence and model.word_names is not None
     sums, sizes = _sums_by_cluster(rows, labels[known], n), np.bincount(labels[known], minlength=n)[:, np.newaxis]
     others = max(int(known.sum()), 1) - sizes
     inside = np.divide(sums, sizes, out=np.zeros_like(sums), where=sizes > 0)

@@ -13,6 +13,9 @@ from urllib.parse import quote
 import numpy as np
 
 from bagwise._io.storage import Url, as_place
+from bagwise.app.modalities import MODALITIES, Modality
+from bagwise.app.modalities.tables import values_of
+from bagwise.app.modalities.texts import excerpt_of
 from bagwise.retrieval.histograms import METRICS
 from bagwise.sources.items import Item, ItemError
 from bagwise.sources.places import FileContent
@@ -110,13 +113,8 @@ class IndexedItems:
             return True
         if found.id not in near:
             return False
-        modality = self.index.model.modality
         try:
-            if modality == "table":
-                return np.array_equal(_row(query), _row(found))
-            if modality == "texts":
-                return bool(query.load() == found.load())
-            return query.fingerprint() == found.fingerprint()
+            return MODALITIES[self.index.model.modality].same(query, found)
         except ItemError:  # deleted or changed since it was indexed
             return False
 
@@ -175,9 +173,9 @@ def results_data(
     """
     from bagwise.app.report.data import Hit, SearchResults
 
-    modality = items.index.model.modality
+    modality = MODALITIES[items.index.model.modality]
     found = [items.by_id.get(hit.id) for hit in hits]
-    columns, rows = _values(items.index, [query, *found]) if modality == "table" else ((), [()] * (len(hits) + 1))
+    columns, rows = _values(items.index, [query, *found]) if modality.rows else ((), [()] * (len(hits) + 1))
     shown = [
         Hit(hit.id, hit.score, hit.label, *_preview(item, modality), page_link(item, page), row)
         for hit, item, row in zip(hits, found, rows[1:], strict=True)
@@ -197,14 +195,12 @@ def results_data(
     )
 
 
-def _preview(item: Item | str | None, modality: str) -> tuple[bytes | None, str | None]:
+def _preview(item: Item | str | None, modality: Modality) -> tuple[bytes | None, str | None]:
     """Return a picture or an excerpt of an item or text; nothing if it cannot be read."""
-    from bagwise.app.training.report_data import excerpt_of, preview
-
     if isinstance(item, str):
         return None, excerpt_of(item)
     try:
-        return (None, None) if item is None else preview(item, modality, _PICTURE_SIDE)
+        return (None, None) if item is None else modality.preview(item, _PICTURE_SIDE)
     except ItemError:  # deleted or changed since it was indexed
         return None, None
 
@@ -215,7 +211,7 @@ def _values(index: ItemIndex, items: Sequence[Any]) -> tuple[tuple[str, ...], li
     If there are many columns, those are shown that the rows have in common with the first one: with the largest sums
     of products of their weighted values.
     """
-    known = [None if item is None else _row(item) for item in items]
+    known = [None if item is None else values_of(item) for item in items]
     n_words = index.model.hierarchy.n_words
     names = index.model.word_names or [f"x{k}" for k in range(n_words)]
     chosen = np.arange(n_words)
@@ -225,8 +221,3 @@ def _values(index: ItemIndex, items: Sequence[Any]) -> tuple[tuple[str, ...], li
         chosen = np.sort(np.argsort(-common, kind="stable")[:_MOST_COLUMNS])
     rows = [() if row is None else tuple(row[chosen].tolist()) for row in known]
     return tuple(str(names[k]) for k in chosen), rows
-
-
-def _row(item: Item) -> Any:
-    row = item.load()
-    return np.asarray(row.toarray() if hasattr(row, "toarray") else row, dtype=np.float64).ravel()

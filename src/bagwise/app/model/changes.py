@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bagwise._utils.checks import check_integer
+from bagwise.app.modalities import MODALITIES
 from bagwise.errors import BagwiseError, unknown_name
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def _differs(scores: NDArray[np.float64], first: int) -> NDArray[np.bool_]:
 def changing_moves(why: Explanation) -> list[Move]:
     """Find columns of a table that alone can give a row another class; see `Explanation.moves`."""
     item = _Item.of(why)
-    if item.model.modality != "table":
+    if not MODALITIES[item.model.modality].rows:
         return []
     model, values, first = item.model, item.dense(), int(why.scores.argmax())
     scale = _scales(model, values)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from bagwise.app.modalities import MODALITIES
 from bagwise.app.model.cutting import trim_parameters
 from bagwise.app.model.parts import Head, PathErrors
 from bagwise.errors import BagwiseError
@@ -117,7 +118,7 @@ def compact_parameters(model: Model) -> dict[str, Any]:
     if model.word_weights is not None:
         given = model.word_weights[words]
         # scales of measurements are left as they are
-        weights = decoded_weights(*encoded_weights(given)) if model.modality == "texts" else given
+        weights = decoded_weights(*encoded_weights(given)) if MODALITIES[model.modality].hashes_words else given
         error = float(np.max(np.abs(weights - given) / np.where(given > 0, given, 1), initial=0))
     path = model.path
     if path is not None:
@@ -159,7 +160,7 @@ def _words_with_hashes(model: Model) -> tuple[NDArray[np.intp], NDArray[np.uint3
     first.
     """
     d = model.hierarchy.n_words
-    if model.modality != "texts" or model.word_names is None:
+    if not MODALITIES[model.modality].hashes_words or model.word_names is None:
         return np.arange(d), model.word_hashes
     hashes = hash_words(model.word_names)
     importance = np.ones(d) if model.word_totals is None else np.array(model.word_totals)

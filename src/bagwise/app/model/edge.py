@@ -10,6 +10,7 @@ from pathlib import Path
 import bagwise
 from bagwise._io.atomic import check_folder, write_folder
 from bagwise._utils.text import english_stop_words
+from bagwise.app.modalities import MODALITIES
 from bagwise.app.model.files import model_bytes
 from bagwise.app.model.model import Model
 from bagwise.errors import BagwiseError
@@ -30,15 +31,15 @@ def for_devices(model: Model) -> Model:
 
     The list of English stop words, which the name "english" stands for, becomes part of the model.
     """
-    if model.modality == "videos":
-        raise _unsupported("its items are videos", "images, texts and tables")
+    if MODALITIES[model.modality].device_feed(model) is None:
+        raise _unsupported(f"its items are {model.modality}", "images, texts and tables")
     names = [one.name for one in model.descriptors]
     other = next((name for name in names if name not in _DESCRIPTORS), None)
     if other is not None:
         raise _unsupported(f"its descriptor is {other}", ", ".join(_DESCRIPTORS))
     if any(one.name != "hard" for one in model.assignment or ()):
         raise _unsupported("its descriptors are assigned to several words", "the nearest word, as for SIFT words")
-    if model.modality == "images" and not names:
+    if model.codebooks and not names:
         raise _unsupported("it has no descriptor", ", ".join(_DESCRIPTORS))
     tokenizer = dict(model.tokenizer)
     for option, accepted in (("analyzer", "word"), ("strip_accents", None)):
@@ -139,22 +140,7 @@ def _array(content: bytes) -> str:
 
 def _readme(model: Model, n_bytes: int, embed: bool) -> str:
     """Say what is in the folder, and how to build and use it."""
-    feeds: dict[str, tuple[str, str, str]] = {
-        "images": (
-            "images in PNM files of bytes (P5 grey, P6 colour)",
-            "convert photo.jpg photo.ppm && build/classify photo.ppm",
-            "Larger images are shrunk to the size that the model was fitted with. Python decodes large JPEG files at a "
-            "smaller size at once, so that pixels, and now and then an answer, differ from those of a file that was "
-            "converted first.",
-        ),
-        "texts": ("texts, a line of UTF-8 each", "echo 'some words' | build/classify", "An empty line is a text too."),
-        "table": (
-            f"rows of a table, lines of CSV with {model.hierarchy.n_words:,} numbers",
-            "build/classify rows.csv",
-            "A first line with names of columns says where those of the model are; others are left out.",
-        ),
-    }
-    read, call, more = feeds[model.modality]
+    read, call, more = MODALITIES[model.modality].device_feed(model) or ("", "", "")
     some = ", ".join(model.classes[:20]) + (", …" if len(model.classes) > 20 else "")
     numbers = "8-bit integers" if model.quantized else "float32"
     where = f"`{_ARRAY_NAME}` (an array of the program)" if embed else f"`{_MODEL}`"

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bagwise._utils.checks import as_count
+from bagwise._utils.checks import as_count, json_copy
 from bagwise.app.model.cutting import with_derived_head
 from bagwise.app.model.editor import EDITS, Editor, EditState, has_fixed_groups
 from bagwise.app.model.groups import checked_group_names
-from bagwise.app.model.parts import Head, PathErrors, json_copy
+from bagwise.app.model.parts import Head, PathErrors
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.merging.group_statistics import GroupStatistics, base_size
 from bagwise.merging.hierarchy import Hierarchy

@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise.app.model.located_words import Place, located_words
-from bagwise.codebooks.pyramids import cell_numbers
-from bagwise.descriptors.base import DEFAULT_SIDE
+from bagwise.app.modalities import MODALITIES
+from bagwise.app.modalities.base import Content, Terms
 from bagwise.errors import BagwiseError, unknown_name
-from bagwise.runtime import hash_words
 
 if TYPE_CHECKING:
+    from bagwise.app.modalities.images import Patch
+    from bagwise.app.modalities.tables import Column
+    from bagwise.app.modalities.texts import Span
     from bagwise.app.model.changes import Change, Move
     from bagwise.app.model.model import Model
-    from bagwise.app.model.vectorizers import WordSample
 
 __all__ = [
-    "Column",
     "Explanation",
     "GroupTerm",
-    "Patch",
-    "Span",
     "WordTerm",
     "explain",
     "sum_cells",
@@ -51,31 +46,6 @@ class WordTerm(NamedTuple):
     contribution: float
 
 
-class Span(NamedTuple):
-    """A token of a text, ``text[start:end]``, and its part of the score."""
-
-    start: int
-    end: int
-    weight: float
-
-
-class Patch(NamedTuple):
-    """A square of an image in pixels, x and y of its upper left corner, and its part of the score."""
-
-    x: float
-    y: float
-    side: float
-    weight: float
-
-
-class Column(NamedTuple):
-    """A column of a table, its value, and its part of the score."""
-
-    name: str
-    value: float
-    weight: float
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Explanation:
     """Why an item gets its class. Made by `Model.explain`.
@@ -93,10 +63,10 @@ class Explanation:
     features : ndarray of shape (n_cells * n_groups,)
         Of the item.
     group_names : sequence of str
-    terms : _Terms
+    terms : Terms
         Words of the item.
     word_names : sequence of str, default=None
-    content : _Content, default=None
+    content : Content, default=None
         What is needed for places.
     id : str, default=None
         Of the item.
@@ -137,9 +107,9 @@ class Explanation:
     coef: NDArray[np.floating]
     features: NDArray[np.floating]
     group_names: Sequence[str]
-    terms: _Terms
+    terms: Terms
     word_names: Sequence[str] | None = None
-    content: _Content | None = None
+    content: Content | None = None
     id: str | None = None
     probability: float | None = None
     model: Model | None = None
@@ -331,112 +301,6 @@ class Explanation:
         return explanation_html(self)
 
 
-class _Terms(NamedTuple):
-    """Words of an item, once for each cell and table they count in: with their cell, feature, and share of it."""
-
-    words: NDArray[np.intp]
-    cells: NDArray[np.intp]
-    features: NDArray[np.intp]
-    shares: NDArray[np.float64]
-
-
-class _Content(Protocol):
-    """What is needed to find the places of words in an item."""
-
-    def places(self, terms: _Terms, contributions: NDArray[np.float64]) -> Any:
-        """Divide the contributions of terms among places."""
-
-
-@dataclass(frozen=True)
-class _Row:
-    names: Sequence[str] | None
-    table: Any
-    number: int
-
-    def places(self, terms: _Terms, contributions: NDArray[np.float64]) -> list[Column]:
-        values = _dense(self.table[[self.number]])[0]
-        names = [f"x{k}" for k in range(len(values))] if self.names is None else self.names
-        sums = np.bincount(terms.words, contributions, len(values))
-        return [Column(str(names[k]), float(values[k]), float(sums[k])) for k in np.unique(terms.words)]
-
-
-@dataclass(frozen=True)
-class _Text:
-    text: str
-    tokenizer: Mapping[str, Any]
-    numbers: Any  # from words to their numbers, -1 for others
-
-    def places(self, terms: _Terms, contributions: NDArray[np.float64]) -> list[Span]:
-        located = list(located_words(self.text, self.tokenizer))
-        numbers = self.numbers([word for word, _ in located])
-        found = {int(word): 0.0 for word in np.unique(terms.words)}
-        for word, added in zip(terms.words.tolist(), contributions.tolist(), strict=True):
-            found[word] += added
-        occurrences = Counter(numbers.tolist())
-        weights: dict[Place, float] = {}
-        for number, (_, places) in zip(numbers.tolist(), located, strict=True):
-            if number in found:
-                for place in places:
-                    weights[place] = weights.get(place, 0.0) + found[number] / occurrences[number] / len(places)
-        spans = [Span(*place, weight) for place, weight in sorted(weights.items())]
-        return spans if self.tokenizer.get("analyzer", "word") == "word" else self._by_runs(spans)
-
-    def _by_runs(self, spans: list[Span]) -> list[Span]:
-        """Divide spans that overlap evenly among their characters, and sum these in words and white spaces."""
-        changes = np.zeros(len(self.text) + 1)
-        for start, end, weight in spans:
-            changes[start] += weight / (end - start)
-            changes[end] -= weight / (end - start)
-        touched = np.zeros(len(self.text) + 1, np.int64)
-        for start, end, _ in spans:
-            touched[start] += 1
-            touched[end] -= 1
-        sums, covered = np.cumsum(changes), np.cumsum(touched)
-        runs = [match.span() for match in re.finditer(r"\s+|\S+", self.text)]
-        return [Span(a, b, float(sums[a:b].sum())) for a, b in runs if covered[a:b].any()]
-
-
-@dataclass(frozen=True)
-class _Image:
-    model: Model
-    sample: WordSample
-    size: tuple[int, int]  # height and width in pixels
-
-    def places(self, terms: _Terms, contributions: NDArray[np.float64]) -> list[Patch]:
-        words, shares, _, positions = self.sample
-        if positions is None:
-            return []
-        model, (height, width) = self.model, self.size
-        d = model.hierarchy.n_words
-        cells = cell_numbers(positions, len(words), model.pyramid)
-        # of each descriptor, grid, and word
-        columns = cells[:, :, np.newaxis] * d + words[:, np.newaxis]
-        parts = np.broadcast_to(shares[:, np.newaxis], columns.shape).astype(np.float64)
-        sums = np.bincount(terms.cells * d + terms.words, contributions, model.n_cells * d)
-        counts = np.bincount(columns.ravel(), parts.ravel(), len(sums))
-        per_count = np.divide(sums, counts, out=np.zeros(len(sums)), where=counts > 0)
-        weights = (per_count[columns] * parts).sum(axis=(1, 2))
-        vocabulary_of = np.searchsorted(np.cumsum(model.vocabularies), words[:, 0], side="right")
-        of_each = np.bincount(vocabulary_of, minlength=len(model.vocabularies))
-        sides = _sides(model, of_each, height, width)
-        corners = positions * (width, height) - sides[:, np.newaxis] / 2
-        return [
-            Patch(float(x), float(y), float(side), float(weight))
-            for (x, y), side, weight in zip(corners, sides, weights, strict=True)
-        ]
-
-
-def _sides(model: Model, counts: NDArray[np.intp], height: int, width: int) -> NDArray[np.float64]:
-    """Return the sides of all patches of an image of this size, which may have been shrunk to be described.
-
-    `counts` has the number of patches of each vocabulary. Descriptors of several scales describe a grid for each.
-    """
-    if not model.descriptors:
-        return np.full(counts.sum(), float(DEFAULT_SIDE))
-    each = zip(model.descriptors, counts.tolist(), strict=True)
-    return np.concatenate([one.sides(height, width, n) for one, n in each])
-
-
 def sum_cells(contributions: NDArray[Any], n_groups: int) -> NDArray[np.float64]:
     """Sum the contributions of each group over all cells of a pyramid: (n, n_cells * n_groups) to (n, n_groups)."""
     return contributions.reshape(len(contributions), -1, n_groups).sum(axis=1, dtype=np.float64)
@@ -475,56 +339,23 @@ def _dense(matrix: Any) -> NDArray[Any]:
     return matrix.toarray() if hasattr(matrix, "toarray") else np.asarray(matrix)
 
 
-def _counted(model: Model, X: Any, n_jobs: int | None) -> tuple[Any, Sequence[str], Sequence[_Content]]:
+def _counted(model: Model, X: Any, n_jobs: int | None) -> tuple[Any, Sequence[str], Sequence[Content]]:
     """Return the histograms of items, their ids if they have some, and what is needed for places if there are some."""
     from bagwise.sources.collection import Collection
     from bagwise.sources.items import Item
 
-    given: Any = X
+    modality, ids = MODALITIES[model.modality], tuple[str, ...]()
     if isinstance(X, Item):
-        given = _dense(X.load()).reshape(1, -1) if model.modality == "table" else Collection.of([X], model.modality, "")
-    if isinstance(given, Collection) and given.modality != model.modality:
-        raise BagwiseError(f"This model takes {model.modality}, got {given.modality} from {given.source}.")
-    ids = [X.id] if isinstance(X, Item) else X.ids if isinstance(X, Collection) else ()
-    if model.modality == "table":
-        table = model.histograms(given)
-        return table, ids, [_Row(model.word_names, table, k) for k in range(table.shape[0])]
-    if len(getattr(given, "shape", ())) == 2:
-        return model.histograms(given), ids, ()
-    if model.modality == "texts":
-        from bagwise.sources.collection import load_texts
-
-        texts = list(load_texts(given))
-        numbers = _numbering(model)
-        return model.histograms(texts), ids, [_Text(text, model.tokenizer, numbers) for text in texts]
-    if isinstance(given, list) and given and np.ndim(given[0]) in (2, 3) and isinstance(given[0], np.ndarray):
-        sizes = [image.shape[:2] for image in given]
-    elif isinstance(given, Collection):
-        sizes = [item.load().shape[:2] for item in given]
-    else:
-        sizes = []  # bags
-    if model.modality != "images" or not model.codebooks or not sizes:
-        return model.histograms(given, n_jobs=n_jobs), ids, ()
-    found = model.vectorizer.transform(given, n_jobs=n_jobs, n_samples=len(sizes))
-    return found.matrix, ids, [_Image(model, found.samples[k], size) for k, size in enumerate(sizes)]
+        X, ids = modality.collected(X), (X.id,)
+    if isinstance(X, Collection):
+        if X.modality != model.modality:
+            raise BagwiseError(f"This model takes {model.modality}, got {X.modality} from {X.source}.")
+        ids = tuple(X.ids)
+    histograms, contents = modality.contents(model, X, n_jobs)
+    return histograms, ids, contents
 
 
-def _numbering(model: Model) -> Any:
-    """Return a function from words to their numbers in the vocabulary, -1 for others."""
-    if model.word_hashes is None:
-        numbered = {word: number for number, word in enumerate(model.word_names or ())}
-        return lambda words: np.array([numbered.get(word, -1) for word in words], np.intp)
-    known = model.word_hashes
-
-    def numbers(words: list[str]) -> NDArray[np.intp]:
-        hashes = hash_words(words)
-        at = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
-        return np.where(known[at] == hashes, at, -1).astype(np.intp)
-
-    return numbers
-
-
-def _terms_of(model: Model, weighted: NDArray[Any]) -> _Terms:
+def _terms_of(model: Model, weighted: NDArray[Any]) -> Terms:
     """Return the words of an item, from its weighted counts, with their shares of features."""
     d, n = model.hierarchy.n_words, model.n_groups
     columns = np.flatnonzero(weighted)
@@ -534,4 +365,4 @@ def _terms_of(model: Model, weighted: NDArray[Any]) -> _Terms:
     sums, counts = np.bincount(own, values, model.n_cells * n), np.bincount(own, minlength=model.n_cells * n)
     # words of a group whose values cancel each other share its contribution, which is 0 but for rounding, evenly
     shares = np.where(sums[own] == 0, 1 / counts[own], values / np.where(sums[own] == 0, 1, sums[own]))
-    return _Terms(words, cells, own, shares)
+    return Terms(words, cells, own, shares)

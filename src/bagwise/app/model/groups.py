@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bagwise.app.modalities import MODALITIES
 from bagwise.errors import BagwiseError
 from bagwise.merging.naming import WORDS_IN_NAME, listed_name, name_group, name_groups
 
@@ -138,7 +139,7 @@ def typicality(model: Model, occurrences: NDArray[np.float64] | None = None) -> 
     if model.word_weights is None:
         return occurrences
     weights = model.word_weights.astype(np.float64)
-    if (model.modality, model.term, model.norm) != ("texts", "log", "l2"):
+    if not MODALITIES[model.modality].tfidf or (model.term, model.norm) != ("log", "l2"):
         return occurrences * weights
     return weights**2 * np.exp(-weights / 2) * (1 + 1e-9 * occurrences / max(occurrences.max(initial=0.0), 1.0))
 
@@ -217,7 +218,7 @@ def name_model_groups(model: Model, *, by_class: bool = True) -> NDArray[Any]:
 
 def _unnamed(model: Model) -> bool:
     """Whether words have no names, and are not columns either."""
-    return model.modality in ("images", "videos") or model.word_hashes is not None
+    return MODALITIES[model.modality].learns_words or model.word_hashes is not None
 
 
 def _name_by_class(model: Model, number: int) -> str:

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bagwise._utils.matrices import as_format, first_not_finite
+from bagwise.app.modalities import MODALITIES
 from bagwise.app.model.steps import from_json, pack_matrix, to_json, unpack_matrix
 from bagwise.errors import BagwiseError
 from bagwise.sources.collection import Collection
@@ -121,7 +122,7 @@ def as_histograms(X: Any, n_columns: int, names: tuple[str, ...] | None = None, 
             f"got {type(X).__name__} of shape {matrix.shape} and type {matrix.dtype}."
         )
     if matrix.shape[1] != n_columns:
-        hint = "" if modality == "table" else f" For one of the {modality} itself pass a list: [it]."
+        hint = "" if MODALITIES[modality].rows else f" For one of the {modality} itself pass a list: [it]."
         raise BagwiseError(f"X has {matrix.shape[1]} columns, but the histograms of this model {n_columns}.{hint}")
     matrix = matrix.astype(np.float32 if matrix.dtype == np.float32 else np.float64, copy=False)
     if not sp.issparse(matrix):
@@ -141,7 +142,4 @@ def open_frame_like(frame: Any, modality: str, fitted: Mapping[str, Any], words:
             given[name] = fitted[name]
     if given.get("layer") is None and fitted.get("layer") in getattr(frame, "layers", ()):
         given["layer"] = fitted["layer"]
-    if modality == "table":
-        given |= {"missing": given.get("missing") or fitted.get("missing")}
-        given |= {} if words is None else {"words": words}
-    return open_frame(frame, modality, **given)
+    return open_frame(frame, modality, **given, **MODALITIES[modality].frame_options(given, fitted, words))

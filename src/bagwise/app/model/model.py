@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from bagwise._io.storage import as_place
-from bagwise._utils.checks import as_count
+from bagwise._utils.checks import as_count, checked_names, frozen, json_copy
 from bagwise._utils.text import how_many
+from bagwise.app.modalities import MODALITIES
+from bagwise.app.modalities.visual import checked_descriptors
 from bagwise.app.model import files as model_files
-from bagwise.app.model.checks import check_words, checked_item_hashes, checked_pyramid
 from bagwise.app.model.compact import SmallForms, groups_of
 from bagwise.app.model.cutting import check_flattened, with_derived_head
 from bagwise.app.model.display import ModelViews
@@ -27,18 +28,14 @@ from bagwise.app.model.parts import (
     Head,
     PathErrors,
     checked_calibration,
-    checked_descriptors,
-    checked_names,
-    frozen,
-    json_copy,
     softmax,
 )
 from bagwise.codebooks.normalizing import WordWeighting, resolve_steps
-from bagwise.codebooks.pyramids import cell_names, n_cells
+from bagwise.codebooks.pyramids import cell_names, n_cells, resolve_pyramid
 from bagwise.errors import BagwiseError, parameter_name, unknown_name
 from bagwise.merging.group_statistics import GroupStatistics
 from bagwise.merging.hierarchy import Hierarchy
-from bagwise.runtime import ITEMS, KIND, MOST_GROUPS, MOST_WORDS, OPTIONAL, SCHEMA
+from bagwise.runtime import ITEMS, KIND, MOST_GROUPS, MOST_TABLE, MOST_WORDS, OPTIONAL, SCHEMA
 from bagwise.sources.contents import local_copy
 from bagwise.sources.limits import Limits
 
@@ -216,9 +213,9 @@ class Model(SmallForms, ModelViews):
             )
         self._set_descriptors(self.descriptor)
         check_flattened(self.hierarchy, self.flattened)
-        self._set(n_groups=self._checked_size(self.n_groups), pyramid=checked_pyramid(self))
+        self._set(n_groups=self._checked_size(self.n_groups), pyramid=_checked_pyramid(self))
         self._set(normalize=resolve_steps(self.normalize))
-        check_words(self)
+        MODALITIES[self.modality].check(self)
         _ = self.weighting  # checks the names of term and norm
         self._check_classes()
         self._set(given_names=checked_group_names(self.given_names, self.n_groups))
@@ -227,7 +224,7 @@ class Model(SmallForms, ModelViews):
         if not isinstance(self.quantized, bool):
             raise BagwiseError(f"quantized must be True or False, got {self.quantized!r:.100}.")
         if self.item_hashes is not None:
-            self._set(item_hashes=checked_item_hashes(self.item_hashes))
+            self._set(item_hashes=_checked_item_hashes(self.item_hashes))
         for name in ("options", "provenance"):
             if not isinstance(getattr(self, name), Mapping):
                 raise BagwiseError(f"{name} must be a mapping, got {type(getattr(self, name)).__name__}.")
@@ -312,16 +309,7 @@ class Model(SmallForms, ModelViews):
     @cached_property
     def vectorizer(self) -> Vectorizer:
         """The vectorizer that turns items into histograms over the full vocabulary."""
-        from bagwise.app.model.vectorizers import TableVectorizer, TextVectorizer
-        from bagwise.app.model.visual import VisualVectorizer
-
-        if self.modality == "texts":
-            return TextVectorizer(self.tokenizer, self.word_names, self.word_hashes)
-        n_words = self.hierarchy.n_words
-        if self.modality == "table":
-            return TableVectorizer(n_words, self.word_names)
-        how: dict[str, Any] = {"n_words": [n_words], "assignments": self.assignment or None}
-        return VisualVectorizer(self.modality, self.descriptors, self.codebooks, self.pyramid, **how)
+        return MODALITIES[self.modality].restore(self)
 
     def histograms(self, X: Any, *, n_jobs: int | None = None) -> Any:
         """Count the words of items, over the full vocabulary.
@@ -645,3 +633,23 @@ class Model(SmallForms, ModelViews):
         classes = f", {how_many(len(self.classes), 'classes')}" if self.classes else ""
         words = f"{self.hierarchy.n_words} words merged into {how_many(self.n_groups, 'groups')}"
         return f"<Model: {self.modality}, {words}{classes}>"
+
+
+def _checked_pyramid(model: Model) -> tuple[tuple[int, int], ...]:
+    """Return the grids of a pyramid; raise an error if there are too many cells."""
+    grids = resolve_pyramid(model.pyramid)
+    n_columns = n_cells(grids) * model.hierarchy.n_words
+    if n_cells(grids) > 1 and n_columns > MOST_TABLE:
+        raise BagwiseError(
+            f"{n_cells(grids)} cells of {model.hierarchy.n_words} words make {n_columns} columns; a model has at "
+            f"most {MOST_TABLE}. Take fewer words, or no pyramid."
+        )
+    return grids
+
+
+def _checked_item_hashes(given: ArrayLike) -> NDArray[np.int64]:
+    """Check hashes of items: int64, ascending."""
+    hashes = np.asarray(given)
+    if hashes.ndim != 1 or hashes.dtype != np.int64 or not (hashes[1:] > hashes[:-1]).all():
+        raise BagwiseError(f"item_hashes must be int64, all different and ascending; got {hashes!r:.100}.")
+    return frozen(hashes)

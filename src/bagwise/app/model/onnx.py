@@ -11,27 +11,16 @@ import numpy as np
 
 from bagwise._io.atomic import write_atomically
 from bagwise._utils.extras import require
-from bagwise._utils.text import english_stop_words
+from bagwise.app.modalities import MODALITIES
 from bagwise.app.model import Model
 from bagwise.codebooks.encoders import HardEncoder, LocalizedEncoder
 from bagwise.errors import BagwiseError
-from bagwise.runtime import PATTERN
 from bagwise.runtime_network import SHA256
 
 __all__ = ["export_onnx"]
 
 # Supported by runtimes from 2023 on; older versions lack ScatterElements with sums, and axes as inputs.
 _OPSET, _IR_VERSION = 18, 8
-# Options of a tokenizer where a model does not say otherwise: those of `CountVectorizer`.
-_TOKENIZER: dict[str, Any] = {
-    "analyzer": "word",
-    "binary": False,
-    "lowercase": True,
-    "ngram_range": [1, 1],
-    "stop_words": None,
-    "strip_accents": None,
-    "token_pattern": PATTERN,
-}
 
 
 def export_onnx(model: Model, path: str | os.PathLike[str]) -> Path:
@@ -115,20 +104,9 @@ def _metadata(model: Model) -> dict[str, str]:
         "classes": list(model.classes),
         "group_names": model.group_names().tolist(),
     }
-    if model.modality == "texts":
-        tokenizer = {**_TOKENIZER, **model.tokenizer}
-        if tokenizer["stop_words"] == "english":
-            tokenizer["stop_words"] = sorted(english_stop_words())
-        about["tokenizer"] = tokenizer
-    if model.word_hashes is not None:
-        about["hashes"] = model.word_hashes.tolist()
-    elif model.word_names is not None:
-        about["vocabulary" if model.modality == "texts" else "columns"] = list(model.word_names)
+    about |= MODALITIES[model.modality].graph_facts(model)
     if model.column_shift is not None:
         about["column_shift"] = model.column_shift.tolist()
-    if model.modality in ("images", "videos"):
-        records = [{"name": one.name, "parameters": one.parameters} for one in model.descriptors]
-        about |= {"descriptors": records, "pyramid": [list(grid) for grid in model.pyramid]}
     if any(_joins(model, one) for one in model.descriptors):
         from bagwise.descriptors import efficientnet
 
@@ -220,7 +198,7 @@ def _add_descriptors(graph: _Graph, model: Model) -> str:
 def _joins(model: Model, descriptor: Any) -> bool:
     """Whether a descriptor is a network that becomes part of the graph: one of images that is known."""
     known = descriptor.embedded is not None or descriptor.parameters.get("network") == f"sha256:{SHA256}"
-    return model.modality == "images" and known
+    return MODALITIES[model.modality].pictured and known
 
 
 def _add_network(graph: _Graph, model: Model, number: int, suffix: str) -> tuple[str, str]:

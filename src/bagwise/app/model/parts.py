@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from bagwise._utils.checks import as_count, as_values
-from bagwise.descriptors.registry import DESCRIPTORS
-from bagwise.errors import BagwiseError, unknown_name
+from bagwise._utils.checks import as_count, as_values, frozen
+from bagwise.errors import BagwiseError
 from bagwise.merging.sizes import choose_size
 from bagwise.runtime import LARGEST
 
 if TYPE_CHECKING:
-    from bagwise.codebooks.encoders import FewEncoder
+    pass
 
 __all__ = [
     "Head",
     "PathErrors",
-    "checked_assignments",
     "checked_calibration",
-    "checked_descriptors",
-    "checked_names",
-    "checked_tokenizer",
-    "json_copy",
     "softmax",
 ]
 
@@ -187,123 +178,3 @@ def _fraction(value: Any, name: str) -> float:
     if not isinstance(value, (int, float, np.number)) or isinstance(value, bool) or not 0 <= value <= 1:
         raise BagwiseError(f"{name} of a path must be numbers from 0 to 1, got {value!r:.100}.")
     return float(value)
-
-
-def frozen(array: ArrayLike) -> NDArray[Any]:
-    """Return a read-only copy."""
-    held: NDArray[Any] = np.array(array, order="C")
-    held.setflags(write=False)
-    return held
-
-
-def json_copy(value: Any, name: str) -> Any:
-    """Return a value as it is after saving and loading it as JSON; NumPy scalars become numbers."""
-    try:
-        return json.loads(json.dumps(value, allow_nan=False, default=_scalar))
-    except (TypeError, ValueError, RecursionError) as error:
-        accepted = "strings, finite numbers, true, false, null, lists and mappings"
-        raise BagwiseError(f"{name} must consist of JSON values ({accepted}): {error}.") from error
-
-
-def _scalar(value: Any) -> Any:
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"there is an object of type {type(value).__name__}")
-
-
-def checked_names(names: Any, what: str, *, unique: bool) -> tuple[str, ...]:
-    """Check a list of strings."""
-    if isinstance(names, (str, bytes)) or not hasattr(names, "__iter__"):
-        raise BagwiseError(f"{what} must be a list of strings, got {names!r:.100}.")
-    given = tuple(names)
-    for number, name in enumerate(given):
-        if not isinstance(name, str):
-            raise BagwiseError(f"{what} must be strings, but entry {number} is {name!r:.100}. Use str(...) first.")
-    plain = tuple(map(str, given))  # numpy.str_ becomes str
-    if unique and len(set(plain)) < len(plain):
-        repeated = Counter(plain).most_common(1)[0][0]
-        raise BagwiseError(f"{what} must be unique, but {repeated!r:.100} occurs more than once.")
-    return plain
-
-
-def checked_tokenizer(options: Any) -> dict[str, Any]:
-    """Check the options of `WordCounts` that a model stores; tuples become lists."""
-    if not isinstance(options, Mapping):
-        raise BagwiseError(f"tokenizer must be a mapping from options of WordCounts, got {type(options).__name__}.")
-    checked = json_copy(dict(options), "tokenizer")
-    for name, value in checked.items():
-        if name not in _TOKENIZER:
-            raise unknown_name("option of the tokenizer", name, _TOKENIZER)
-        accepts, accepted = _TOKENIZER[name]
-        if not accepts(value):
-            raise BagwiseError(f"{name} of the tokenizer must be {accepted}; got {value!r:.100}.")
-    return checked
-
-
-def _is_pattern(value: Any) -> bool:
-    if not isinstance(value, str) or len(value) > _LONGEST_PATTERN:
-        return False
-    try:
-        return re.compile(value).groups <= 1
-    except (re.error, RecursionError, OverflowError):
-        return False
-
-
-def _is_range(value: Any) -> bool:
-    return (
-        isinstance(value, list)
-        and len(value) == 2
-        and all(type(n) is int for n in value)
-        and 1 <= value[0] <= value[1] <= _LONGEST_NGRAM
-    )
-
-
-def _are_stop_words(value: Any) -> bool:
-    if isinstance(value, list):
-        return len(value) <= _MOST_STOP_WORDS and all(isinstance(word, str) for word in value)
-    return value is None or value == "english"
-
-
-_TOKENIZER = {
-    "analyzer": (lambda value: value in ("word", "char", "char_wb"), "'word', 'char' or 'char_wb'"),
-    "binary": (lambda value: isinstance(value, bool), "true or false"),
-    "lowercase": (lambda value: isinstance(value, bool), "true or false"),
-    "ngram_range": (_is_range, f"[least, most], from 1 to {_LONGEST_NGRAM}"),
-    "stop_words": (_are_stop_words, f"null, 'english', or a list of up to {_MOST_STOP_WORDS} words"),
-    "strip_accents": (lambda value: value in ("ascii", "unicode", None), "null, 'ascii' or 'unicode'"),
-    "token_pattern": (_is_pattern, f"a regular expression with at most {_LONGEST_PATTERN} characters and one group"),
-}
-
-
-def checked_assignments(given: Any, n_codebooks: int) -> tuple[FewEncoder, ...]:
-    """Return how descriptors are assigned to the words of each vocabulary; None: to the nearest word."""
-    if not n_codebooks and not given:
-        return ()
-    from bagwise.codebooks.encoders import ENCODERS, Encoder, FewEncoder, as_encoder  # deferred: texts do without SciPy
-
-    some = ["hard"] * n_codebooks if given is None else [given] if isinstance(given, (str, Encoder, Mapping)) else given
-    if not isinstance(some, (list, tuple)) or len(some) != n_codebooks:
-        n = len(some) if isinstance(some, (list, tuple)) else repr(given)
-        raise BagwiseError(f"{n_codebooks} codebooks need as many assignments, got {n}.")
-    encoders = []
-    for one in map(as_encoder, some):
-        one.check()
-        if not isinstance(one, FewEncoder):
-            few = ", ".join(repr(name) for name, kind in ENCODERS.items() if issubclass(kind, FewEncoder))
-            raise BagwiseError(f"Models assign descriptors to few words each, by {few}; got {one!r:.100}.")
-        encoders.append(one)
-    return tuple(encoders)
-
-
-def checked_descriptors(given: Any) -> tuple[Any, ...]:
-    """Return the descriptors of a model, one or several or none, if files can hold them."""
-    some = () if given is None else tuple(given) if isinstance(given, (list, tuple)) else (given,)
-    for one in some:
-        known = DESCRIPTORS.get(type(one).__name__)
-        if known is None or type(one).__module__ != known.module:
-            raise BagwiseError(
-                f"A model stores descriptors of this library that are not fitted: {', '.join(DESCRIPTORS)}; "
-                f"got {type(one).__name__}. Without a descriptor, a model takes Bags."
-            )
-        one.check()
-    return some

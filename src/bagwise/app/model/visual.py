@@ -21,8 +21,9 @@ from bagwise._utils.checks import generator
 from bagwise._utils.hashing import hash_names
 from bagwise._utils.memory import parse_size
 from bagwise._utils.threads import number_of_threads
+from bagwise.app.modalities import MODALITIES
+from bagwise.app.modalities.visual import checked_assignments, checked_descriptors
 from bagwise.app.model.histograms import Histograms, WordSample, as_histograms
-from bagwise.app.model.parts import checked_assignments, checked_descriptors
 from bagwise.app.model.vectorizers import Part, Run, Vectorizer, digest_of
 from bagwise.bags import Bags
 from bagwise.bags.files import DEFAULT_LIMIT, BagsSpool
@@ -34,13 +35,10 @@ from bagwise.sources.collection import Collection
 from bagwise.sources.items import ItemIterator, NothingReadError, Skipped
 from bagwise.sources.media import images_in_mode
 
-__all__ = ["MOST_SAMPLED", "N_SAMPLED_VECTORS", "VisualVectorizer", "sampled_items"]
+__all__ = ["N_SAMPLED_VECTORS", "VisualVectorizer", "sampled_items"]
 
 _BATCH_SIZE = 32
 N_SAMPLED_VECTORS = 100_000  # that the words of a vocabulary are learned from
-# Items that they are sampled from, whose descriptors are held until words are counted, in a file if they are many.
-# Others are described when their words are counted. If these have too few descriptors, all items are sampled from.
-MOST_SAMPLED = {"images": 5000, "videos": 500}
 # Items that words are moved by, vectors of each, and its neighbours on the manifold.
 _MOVED_BY, _MOVED_VECTORS, _NEIGHBORS = 2000, 200, 10
 
@@ -121,7 +119,7 @@ class VisualVectorizer(Vectorizer):
 
     def items_to_learn_from(self, X: Any) -> NDArray[np.intp] | None:
         """Choose the items of a collection that words are learned from, ascending; None: all."""
-        most = MOST_SAMPLED[self.modality]
+        most = MODALITIES[self.modality].most_learned_from
         if not isinstance(X, Collection) or len(X) <= most:
             return None
         seed = int(self.random_state) if isinstance(self.random_state, Integral) else 0

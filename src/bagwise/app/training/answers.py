@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bagwise._utils.text import ranges
+from bagwise.app.modalities import MODALITIES
 from bagwise.app.model import Model
 from bagwise.app.training.seen import compare_hashes
 from bagwise.errors import BagwiseError, parameter_name
@@ -118,7 +119,7 @@ class Answers:
                 continue
             self.skipped.extend(found.skipped)
             ids = batch[found.kept].ids
-            if self.model.modality != "table":
+            if not MODALITIES[self.model.modality].rows:
                 words = np.asarray(abs(found.matrix).sum(axis=1)).ravel()
                 self.without_words.extend(id for id, n in zip(ids, words.tolist(), strict=True) if n == 0)
             if self.model.item_hashes is not None:

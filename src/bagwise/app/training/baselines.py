@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bagwise.app.modalities import MODALITIES
 from bagwise.app.model import Model, PathErrors
 from bagwise.app.options import FitOptions
 from bagwise.app.report.data import Baseline
@@ -43,7 +44,7 @@ def measure_baselines(
     if path.sizes[-1] == data.n_words:
         found.append(
             {
-                "name": _name_of_all(method, data.collection.modality),
+                "name": MODALITIES[data.collection.modality].baseline_of_all(method.scaling is not None),
                 "error": float(path.errors[-1]),
                 "standard_error": float(path.standard_errors[-1]),
                 "n_features": int(data.histograms.shape[1]),
@@ -149,12 +150,6 @@ def _pooled_errors(
 
 def _majority_error(codes: NDArray[np.int64], train: NDArray[np.intp], test: NDArray[np.intp]) -> float:
     return float(np.mean(codes[test] != np.bincount(codes[train]).argmax()))
-
-
-def _name_of_all(method: Method, modality: str) -> str:
-    if method.scaling is not None:
-        return "all columns, standardised, linear SVM"
-    return f"all words, {'TF-IDF' if modality == 'texts' else 'Hellinger'}, linear SVM"
 
 
 def _color_words(data: WordData) -> slice | None:

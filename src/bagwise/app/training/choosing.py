@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise._utils.text import percent
+from bagwise.app.modalities import MODALITIES
 from bagwise.app.options import FitOptions
-from bagwise.app.training.vectorizing import make_vectorizer
 from bagwise.codebooks.normalizing import normalize_rows
 from bagwise.descriptors import registry
 from bagwise.sources.collection import Collection
@@ -54,7 +54,7 @@ def choose_descriptor(options: FitOptions, collection: Collection) -> tuple[FitO
     Returns the options with the descriptor, the collection, and notes on what was found in a sample of the images and
     why; () if nothing was left open.
     """
-    if collection.modality != "images" or not len(collection):
+    if not len(collection):
         return options, collection, ()
     notes: tuple[str, ...] = ()
     if options.descriptor == "auto":
@@ -140,7 +140,7 @@ def _error(name: str, options: FitOptions, items: Collection, codes: NDArray[np.
     chosen = options.with_changes(
         descriptor=name, n_words=min(options.n_words or _WORDS, _WORDS), folds=_FOLDS, cache=None, pyramid=None
     )
-    vectorizer = make_vectorizer(chosen, "images", n_classes=int(codes.max()) + 1)
+    vectorizer = MODALITIES["images"].vectorizer(chosen, n_classes=int(codes.max()) + 1)
     vectorizer.fewer = True  # type: ignore[attr-defined]
     try:
         found = vectorizer.fit_transform(

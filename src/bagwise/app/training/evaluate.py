@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 from sklearn.metrics import confusion_matrix
 
 from bagwise._utils.text import percent
+from bagwise.app.modalities import MODALITIES
 from bagwise.app.model import Model, PathErrors
 from bagwise.app.model.vectorizers import Progress, WordSample, no_progress
 from bagwise.app.options import FitOptions
 from bagwise.app.training.baselines import POOLED, pooled_baseline
-from bagwise.app.training.items import N_SAMPLED_ITEMS, count_words, open_items
+from bagwise.app.training.items import count_words, open_items
 from bagwise.app.training.method import (
     Method,
     adapt_to_table,
@@ -148,7 +149,7 @@ def evaluate_model(
     if "test" in collection.splits:
         collection = collection.split("test")[0]
     n_items, collection = len(collection), _labelled(collection, model)
-    n_samples = N_SAMPLED_ITEMS if model.modality == "images" else 0
+    n_samples = MODALITIES[model.modality].n_sampled
     found = count_words(model, collection, chosen, n_samples=n_samples, progress=progress, client=client)
     collection = collection[found.kept]
     codes = collection.codes_in(model.classes)
@@ -338,8 +339,9 @@ def advised_criteria(default: Method, modality: str, n_classes: int) -> tuple[li
     names = [default.criterion, "classifier", "aib"]
     if default.scaling is None:
         names.append("mlt")
-    if n_classes == 2 and modality in ("images", "videos"):
-        names.append("csm")
+    by_pairs = MODALITIES[modality].two_classes_by
+    if n_classes == 2 and by_pairs is not None:
+        names.append(by_pairs)
     left_out = {}
     for name, criterion in sorted(NAMED_CRITERIA.items()):
         if name in names:

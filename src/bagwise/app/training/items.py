@@ -7,6 +7,8 @@ import warnings
 from typing import Any
 
 from bagwise._io.storage import Url, as_place, is_url
+from bagwise._utils.text import one_source
+from bagwise.app.modalities import MODALITIES
 from bagwise.app.model.histograms import open_frame_like
 from bagwise.app.model.model import Model
 from bagwise.app.model.steps import StepCache
@@ -35,11 +37,9 @@ from bagwise.sources.opening import (
 from bagwise.sources.places import Listing, ending
 from bagwise.sources.roles import columns_of
 
-__all__ = ["N_SAMPLED_ITEMS", "READING", "count_words", "first_labels", "open_items", "open_source", "reading_of"]
+__all__ = ["READING", "count_words", "first_labels", "open_items", "open_source", "reading_of"]
 __all__ += ["step_cache"]
 
-# Images whose descriptors are kept for the patches of a report.
-N_SAMPLED_ITEMS = 80
 # Options that an index keeps, of how its items were read.
 READING = tuple(FitOptions().kept("read"))
 
@@ -130,8 +130,7 @@ def open_items(
         options = options.with_changes(modality=_modality_for(model, source, options))
         _check_modality(model, "texts" if options.modality == "records" else options.modality, os.fspath(source))
         options = options.with_changes(**_as_in_fit(model, source, options))
-        words = {"words": model.word_names} if model.modality == "table" and model.word_names else {}
-        collection = open_source(source, options, executor, **words)
+        collection = open_source(source, options, executor, **MODALITIES[model.modality].reader_options(model))
     if not len(collection):
         raise BagwiseError(f"{collection.source} has no items.")
     return images_in_mode(collection, "rgb") if any(one.color for one in model.descriptors) else collection
@@ -151,17 +150,18 @@ def _modality_for(model: Model, source: Any, options: FitOptions) -> str:
     if options.modality != "auto":
         return options.modality
     given = reading_options(options) | _fitted_endings(model, source, options)
+    modality = MODALITIES[model.modality]
     if (
-        model.modality == "texts"
+        modality.records is not None
         and "text" not in given
         and model.options.get("text") is not None
         and columns_of(model.options["text"], column_names(source, as_limits(options.limits))) is not None
     ):
-        return "records"
+        return modality.records
     try:
         return modality_of(source, given)
     except SeveralModalities as error:
-        if model.modality in error.found and model.modality != "texts":
+        if model.modality in error.found and modality.records is None:
             return model.modality
         others = " and ".join(name for name in error.found if name != model.modality)
         message = f"The model takes {model.modality}, but {error.source} holds {others}"
@@ -172,7 +172,7 @@ def _modality_for(model: Model, source: Any, options: FitOptions) -> str:
 
 def _check_modality(model: Model, modality: str, source: str) -> None:
     if modality != model.modality:
-        given, taken = ("a table" if name == "table" else name for name in (modality, model.modality))
+        given, taken = (one_source(name) for name in (modality, model.modality))
         raise BagwiseError(f"The model takes {taken}, but {source} holds {given}. Give {taken}.")
 
 
@@ -185,22 +185,19 @@ def _fitted_endings(model: Model, source: Any, options: FitOptions) -> dict[str,
 
 def _as_in_fit(model: Model, source: Any, options: FitOptions) -> dict[str, Any]:
     """Return how the source is read as that of the fit was, where the options do not say and it applies."""
-    fitted, changes = model.options, {}
-    if model.modality == "texts" and options.encoding is None:
-        changes["encoding"] = fitted.get("encoding")
+    fitted, modality = model.options, MODALITIES[model.modality]
+    changes = {name: fitted.get(name) for name in modality.reading if getattr(options, name) is None}
     changes |= _fitted_endings(model, source, options)
     if options.layer is None and ending(os.fspath(source)) == ".h5ad":
         changes["layer"] = fitted.get("layer")
-    if options.modality in ("records", "table"):
+    if columns := modality.columns(options.modality):
         there = column_names(
             source, as_limits(options.limits), sep=options.sep, sheet=options.sheet, encoding=options.encoding
         )
-        for name in ("text", "label", "id", "split") if options.modality == "records" else ("label", "id", "split"):
+        for name in columns:
             known = None if fitted.get(name) is None else columns_of(fitted[name], there)
             if getattr(options, name) is None and known is not None:
                 changes[name] = ",".join(known)
-    if options.modality == "table" and options.missing is None:
-        changes["missing"] = fitted.get("missing")
     return changes
 
 

@@ -21,6 +21,7 @@ from sklearn.svm import LinearSVC
 
 from bagwise._utils.text import percent
 from bagwise._utils.threads import one_blas_thread
+from bagwise.app.modalities import MODALITIES
 from bagwise.app.model import Head
 from bagwise.app.model.vectorizers import Progress, no_progress
 from bagwise.app.options import FitOptions
@@ -36,7 +37,7 @@ from bagwise.merging.group_statistics import GroupStatistics
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.pooling import pool
 from bagwise.merging.refining import merge_refined
-from bagwise.merging.scaling import Scaling, find_scaling
+from bagwise.merging.scaling import Scaling
 from bagwise.merging.scoring import WeightLoss
 from bagwise.merging.sizes import path_sizes
 from bagwise.merging.teacher import ScoreMoments, Teacher, mean_weights
@@ -163,29 +164,25 @@ def choose_method(options: FitOptions, modality: str, n_classes: int, vocabulari
     By cross-validation on training parts of Corel-1k, four Caltech classes, Scene-15 and pairs of their classes, and of
     tables, "classifier" had the lowest errors, or errors within the noise of them, from 10 groups on.
     """
-    asked, several = options.n_groups, n_classes >= 2
+    asked, several, kind = options.n_groups, n_classes >= 2, MODALITIES[modality]
     if options.criterion != "auto":
         criterion, reason = options.criterion, "as given"
     elif not several:
         criterion, reason = "clusters", "there are no classes"
     elif options.root != "after" and options.pyramid is None and (asked == "auto" or int(asked) >= n_classes):
         criterion, reason = "classifier", "groups keep the scores of a classifier on all words"
-    elif modality in ("images", "videos") and n_classes == 2:
+    elif kind.two_classes_by is not None and n_classes == 2:
         why = (
             "roots after merging" if options.root == "after" else "a pyramid" if options.pyramid else f"{asked} groups"
         )
-        criterion, reason = "csm", f"{why} for two classes of {modality}"
+        criterion, reason = kind.two_classes_by, f"{why} for two classes of {modality}"
     elif options.root == "after" or options.pyramid is not None:
         after = options.root == "after"
         criterion, reason = "aib", "roots are taken after merging" if after else "cells of a pyramid share the groups"
     else:
         criterion, reason = "aib", f"{asked} groups are fewer than the {n_classes} classes"
-    items_by = {"texts": "tfidf", "table": "auto"}.get(modality, "hellinger")
-    seed = options.random_state
-    if modality == "texts":
-        return Method(criterion, reason, None, items_by=items_by, seed=seed)
-    before = criterion == "classifier" or (criterion == "csm" and n_classes == 2)
-    root = ("before" if before else "after") if options.root == "auto" else options.root
+    items_by, seed = kind.clusters_by, options.random_state
+    root = kind.root(options.root, criterion, n_classes)
     if criterion == "classifier" and root == "after":
         message = "root='after' is not for the criterion 'classifier', whose scores are sums over words."
         raise OptionError("root", f"{message} Set root='before', or another criterion.")
@@ -199,7 +196,7 @@ def adapt_to_table(method: Method, X: Any, modality: str, options: FitOptions) -
     The default criterion with classes is "aib" then: a classifier on all columns, which "classifier" follows, overfits
     where there are more columns than items, as of genes.
     """
-    scaling = find_scaling(X) if modality == "table" and options.root == "auto" else None
+    scaling = MODALITIES[modality].scaling(X, options)
     if scaling is None:
         return method
     if options.criterion == "auto" and method.criterion == "classifier":

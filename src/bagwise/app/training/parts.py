@@ -24,6 +24,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from bagwise.app.modalities import MODALITIES
 from bagwise.app.model.histograms import Histograms
 from bagwise.app.model.steps import StepCache, from_json, pack_matrix, to_json, unpack_matrix
 from bagwise.app.model.vectorizers import Part, Progress, Run, TextVectorizer, Vectorizer, no_progress
@@ -38,14 +39,12 @@ from bagwise.sources.partitions import Partition
 __all__ = ["CountedParts", "Reading", "count_parts", "partitions_of", "stacked", "transform_parts"]
 __all__ += ["transform_rows"]
 
-# Items of a partition, unless `FitOptions.partition` says otherwise: some 100 MB of descriptors, or of texts.
-_ITEMS = {"images": 64, "videos": 8, "texts": 10_000, "table": 10_000}
 _SLACK = 6.0  # standard deviations by which more descriptors are sampled than are needed
 
 
 def partitions_of(collection: Collection, n_items: int | None = None) -> list[Partition]:
     """Split a collection into consecutive partitions, which do not depend on the number of workers."""
-    return collection.partitions(items_per_partition=n_items or _ITEMS[collection.modality])
+    return collection.partitions(items_per_partition=n_items or MODALITIES[collection.modality].partition_rows)
 
 
 @dataclass(frozen=True)

@@ -5,30 +5,24 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-import scipy.sparse as sp
-
 from bagwise._utils.memory import free_memory
 from bagwise._utils.text import how_many
-from bagwise.app.model.vectorizers import TableVectorizer, TextVectorizer
-from bagwise.app.model.visual import N_SAMPLED_VECTORS, VisualVectorizer
+from bagwise.app.modalities import MODALITIES
+from bagwise.app.model.visual import N_SAMPLED_VECTORS
 from bagwise.app.options import FitOptions, check_options
 from bagwise.app.training.fit import DEFAULT_GROUPS, check_groups
 from bagwise.app.training.method import adapt_to_table, choose_method, folds_of, sizes_of
 from bagwise.app.training.preparing import class_names, enough_for_folds, open_training
-from bagwise.app.training.vectorizing import make_vectorizer
 from bagwise.codebooks.pyramids import n_cells, resolve_pyramid
 from bagwise.errors import BagwiseError
 from bagwise.merging.criteria import resolve_criterion
 from bagwise.merging.criteria.base import AdditiveScore
-from bagwise.sources.collection import Collection
 
 __all__ = ["FitPlan", "plan_fit"]
 
 _BASE_MEMORY = 500 * 2**20  # Python, the libraries and compiled code
 _LARGEST_DENSE = 20_000  # words up to which merging holds two dense matrices
 _SPOOLED = 64  # items whose descriptors are held at a time
-_TEXTS, _ITEMS = 2000, 8  # that are read: texts, and images or videos
 
 
 @dataclass(frozen=True)
@@ -89,17 +83,6 @@ class FitPlan:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
 
-@dataclass(frozen=True)
-class _Words:
-    """What the words of all items are like, by some of them."""
-
-    vocabularies: tuple[int, ...]
-    per_item: float  # words of an item, in all cells
-    descriptors: tuple[str, ...] = ()
-    n_vectors: float = 0.0  # descriptors of an item
-    width: int = 0  # numbers of a descriptor
-
-
 def plan_fit(source: Any, **options: Any) -> FitPlan:
     """Plan what `fit_model` would do; nothing is written, and a cache is not looked at.
 
@@ -133,7 +116,7 @@ def plan_fit(source: Any, **options: Any) -> FitPlan:
     n, modality, classes = len(collection), collection.modality, class_names(collection, chosen)
     codes = collection.codes_in(classes) if classes else None
     pyramid = resolve_pyramid(chosen.pyramid)
-    words = _words_of(collection, chosen, len(classes), len(pyramid))
+    words = MODALITIES[modality].planned_words(collection, chosen, len(classes))
     n_words = sum(words.vocabularies)
     if n_words < 2:
         raise BagwiseError(f"{collection.source} has {how_many(n_words, 'words')}; merging needs at least 2.")
@@ -142,7 +125,7 @@ def plan_fit(source: Any, **options: Any) -> FitPlan:
         log.notes.append("All items are of one class, so words were merged without using classes.")
     validated = codes is not None and enough_for_folds(codes, classes, chosen, log)
     method = choose_method(chosen, modality, len(classes), words.vocabularies)
-    if modality == "table":
+    if MODALITIES[modality].rows:
         method = adapt_to_table(method, collection.X, modality, chosen)
     if method.scaling is not None:
         log.notes.append(f"The {method.scaling}.")
@@ -170,31 +153,6 @@ def plan_fit(source: Any, **options: Any) -> FitPlan:
         free=free_memory(),
         notes=(*opened.found, *log.notes),
     )
-
-
-def _words_of(collection: Collection, options: FitOptions, n_classes: int, n_grids: int) -> _Words:
-    """Read some items, evenly spaced, and return what their words tell of those of all items."""
-    n, modality = len(collection), collection.modality
-    if modality == "table":
-        table = TableVectorizer()
-        X = table.fit_transform(collection).matrix
-        return _Words((table.n_words,), (X.nnz if sp.issparse(X) else X.size) / n)
-    some = collection[np.unique(np.linspace(0, n - 1, _TEXTS if modality == "texts" else _ITEMS).astype(np.intp))]
-    vectorizer = make_vectorizer(options, modality, n_classes=n_classes)
-    if isinstance(vectorizer, TextVectorizer):
-        X = vectorizer.fit_transform(some, on_error=options.on_error or "skip").matrix
-        return _Words((X.shape[1] if len(some) == n else vectorizer.max_words,), X.nnz / X.shape[0])
-    assert isinstance(vectorizer, VisualVectorizer)
-    describing = vectorizer.describe(some, on_error=options.on_error or "skip", n_jobs=options.n_jobs)
-    vectors = [[np.asarray(bags.values) for bags in batch[: len(vectorizer.vocabularies)]] for batch in describing]
-    counts = [sum(len(values) for values in column) / len(describing.kept) for column in zip(*vectors, strict=True)]
-    if not all(counts):
-        raise BagwiseError(f"The first items of {collection.source} have no descriptors, so nothing can be planned.")
-    each = zip(counts, vectorizer.vocabularies, vectorizer.assignments, strict=True)
-    per_item = n_grids * sum(min(size, (one.n_entries or size) * count) for count, size, one in each)
-    width = max(values.shape[1] for values in vectors[0])
-    names = tuple(one.name for one in vectorizer.descriptors)
-    return _Words(tuple(vectorizer.vocabularies), per_item, names, sum(counts), width)
 
 
 def _memory_of_merging(criterion: str, n_items: int, n_words: int, per_item: float, n_classes: int) -> float:

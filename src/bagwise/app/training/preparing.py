@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 
 from bagwise._utils.memory import readable_size
 from bagwise._utils.text import agree, how_many
+from bagwise.app.modalities import MODALITIES
 from bagwise.app.model.steps import StepCache
 from bagwise.app.model.vectorizers import Progress, Vectorizer, WordSample
 from bagwise.app.options import FitOptions
-from bagwise.app.training.choosing import choose_descriptor
-from bagwise.app.training.items import N_SAMPLED_ITEMS, first_labels, open_source, step_cache
+from bagwise.app.training.items import first_labels, open_source, step_cache
 from bagwise.app.training.parts import count_parts, pooled_features, stacked
 from bagwise.app.training.sums import PartedRows, exceeds, sample_items
-from bagwise.app.training.vectorizing import make_vectorizer
 from bagwise.codebooks.pyramids import n_cells
 from bagwise.distributed.executors import Executor
 from bagwise.errors import BagwiseError, argument, parameter_name
@@ -159,7 +158,7 @@ def open_training(
     log.notes.extend(opened.notes)
     if not use_classes:
         class_names(opened, options, use_classes)
-        options, collection, found = choose_descriptor(options, opened)
+        options, collection, found = MODALITIES[opened.modality].resolve(options, opened)
         return Opened(collection, None, options, log, found)
     collection, test = split_source(opened)
     n_left = len(opened) - len(collection) - (0 if test is None else len(test))
@@ -170,7 +169,7 @@ def open_training(
     collection = _labelled(collection, log)
     # errors come before long work begins
     test = _test_split(test, class_names(collection, options), log)
-    options, collection, found = choose_descriptor(options, collection)
+    options, collection, found = MODALITIES[collection.modality].resolve(options, collection)
     return Opened(collection, test, options, log, found)
 
 
@@ -185,7 +184,7 @@ def prepare(
     """Open a source, count its words and read its classes: all that comes before merging.
 
     With an `executor`, items are read and counted in partitions, where it runs them. Without `use_classes`, labels and
-    splits of items are left alone. With `n_components`, words are moved along a manifold, see `make_vectorizer`.
+    splits of items are left alone. With `n_components`, words are moved along a manifold, see `Modality.vectorizer`.
     """
     opened = open_training(source, options.for_source(source), executor, use_classes)
     collection, test, options, log = opened.collection, opened.test, opened.options, opened.log
@@ -256,9 +255,9 @@ def vectorize(
     """Fit a vectorizer to a collection; every item is read once."""
     if not len(collection):
         raise BagwiseError(f"{collection.source} has no items to learn from.")
-    vectorizer = make_vectorizer(options, collection.modality, n_classes=n_classes, n_components=n_components)
+    vectorizer = MODALITIES[collection.modality].vectorizer(options, n_classes=n_classes, n_components=n_components)
     pooled = n_classes > 0 and options.folds > 0  # for a baseline in cross-validation
-    n_samples = N_SAMPLED_ITEMS if collection.modality == "images" else 0
+    n_samples = MODALITIES[collection.modality].n_sampled
     if executor is not None:
         how: dict[str, Any] = {"n_samples": n_samples, "pooled": pooled, "progress": progress, "steps": steps}
         counted = count_parts(vectorizer, collection, options, executor, **how)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import confusion_matrix
 
 from bagwise._utils.text import how_many
+from bagwise.app.modalities import MODALITIES
 from bagwise.app.model import Model, PathErrors
 from bagwise.app.report.data import ClassCount, ConfusionMatrix, Example, MergingCurve, ReportData
 from bagwise.app.training.baselines import baselines_of
@@ -18,15 +19,11 @@ from bagwise.app.training.evaluate import Evaluation
 from bagwise.app.training.fit import Fit
 from bagwise.app.training.group_data import hierarchy_tree, word_groups
 from bagwise.app.training.provenance import versions
-from bagwise.display.pictures import photograph
 from bagwise.sources.collection import Collection
-from bagwise.sources.items import Item
-from bagwise.sources.media import in_color
 
-__all__ = ["evaluation_report_data", "excerpt_of", "fit_report_data", "preview"]
+__all__ = ["evaluation_report_data", "fit_report_data"]
 
 N_EXAMPLE_CLASSES = 20
-EXCERPT_LENGTH = 300
 PICTURE_SIDE = 240
 
 
@@ -122,21 +119,6 @@ def evaluation_report_data(model: Model, evaluation: Evaluation, title: str | No
         baselines=baselines_of(model, evaluation),
         tree=hierarchy_tree(model),
     )
-
-
-def preview(item: Item, modality: str, side: int = PICTURE_SIDE) -> tuple[bytes | None, str | None]:
-    """Return an image, in colour, as a JPEG file or None, and the excerpt of a text or None."""
-    if modality == "images":
-        return photograph(in_color(item).load(), side), None
-    if modality == "texts":
-        return None, excerpt_of(item.load())
-    return None, None
-
-
-def excerpt_of(text: str) -> str:
-    """Return the beginning of a text as one line."""
-    line = " ".join(text.split())
-    return line if len(line) <= EXCERPT_LENGTH else line[: EXCERPT_LENGTH - 1] + "…"
 
 
 @dataclass(frozen=True)
@@ -257,7 +239,7 @@ def _examples(model: Model, predictions: _Predictions | None) -> tuple[Example, 
     examples = []
     for number, why in zip(chosen, explanations, strict=True):
         item, answer = predictions.collection[number], int(predicted[number])
-        picture, excerpt = preview(item, model.modality)
+        picture, excerpt = MODALITIES[model.modality].preview(item, PICTURE_SIDE)
         rival = max((other for other in range(len(model.classes)) if other != answer), key=why.score_of)
         examples.append(
             Example(

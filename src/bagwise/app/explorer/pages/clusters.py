@@ -16,6 +16,7 @@ from bagwise.app.explorer.python_lines import cluster_lines
 from bagwise.app.explorer.requests import reading, safe, size_of
 from bagwise.app.explorer.workspace import Workspace
 from bagwise.app.index.item_clusters import Cluster, ItemClusters
+from bagwise.app.modalities import MODALITIES
 from bagwise.display.texts import clean
 from bagwise.errors import BagwiseError
 
@@ -64,7 +65,7 @@ def clusters(space: Workspace, n: int | None) -> dict[str, Any]:
         return told
     found, made = space.clusters, _described(space)
     shown = sorted((one for one in made if one.size), key=lambda one: (-one.size, one.number))
-    pictures = space.model.modality == "images"  # of which more fit on a card
+    pictures = MODALITIES[space.model.modality].pictured  # of which more fit on a card
     numbers = [[one.central, *(one.typical if pictures else ())] for one in shown]
     rows, opening = rows_of(space, n, [k for own in numbers for k in own])
     each = iter(rows)

@@ -18,6 +18,7 @@ from bagwise.app.explorer.items import Items
 from bagwise.app.explorer.python_lines import item_lines, items_lines
 from bagwise.app.explorer.requests import MOST_ROWS, answer_json, maybe_number, number_or, reading, safe, size_of
 from bagwise.app.explorer.workspace import Cut, Workspace
+from bagwise.app.modalities import MODALITIES
 from bagwise.app.model.changes import Change
 from bagwise.app.report.explained import fades, marked_text, spread_weights
 from bagwise.app.training.seen import SeenItems
@@ -48,7 +49,7 @@ def routes(space: Workspace) -> list[BaseRoute]:
         if side not in _SIDES:
             raise BagwiseError(f"Pictures have a side of {' or '.join(map(str, _SIDES))} pixels, not of {side}.")
         number = int(request.path_params["number"])
-        if space.items is None or space.model.modality != "images" or number >= len(space.items):
+        if space.items is None or not MODALITIES[space.model.modality].pictured or number >= len(space.items):
             return answer_json({"error": f"There is no picture of item {number}."}, 404)
         content = in_color(space.items.item(number)).load(side)
         return Response(photograph(content, side), media_type="image/jpeg")
@@ -204,7 +205,7 @@ def rows_of(space: Workspace, n: int | None, numbers: Sequence[int]) -> tuple[li
 
 
 def _with_texts(held: Items, cut: Cut, rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], bool]:
-    if cut.model.modality != "texts":
+    if not MODALITIES[cut.model.modality].readable:
         return rows, False
     if not held.ready:
         return [row | {"opening": True} for row in rows], True
@@ -347,26 +348,26 @@ def explains(cut: Cut, seen: SeenItems | None, number: int) -> str:
 
 def explained(cut: Cut, one: Item, label: int | None = None, *, changes: bool = True) -> dict[str, Any]:
     """Return the content of an item and why it gets its class: contributions of groups and words, and places."""
-    model, told = cut.model, dict[str, Any]()
+    model, told, modality = cut.model, dict[str, Any](), MODALITIES[cut.model.modality]
     if label is not None:
         cut.check_class(label)
     if model.n_groups not in model.heads:
-        return {"text": _pieces(one.load(), [])} if model.modality == "texts" else {}
+        return {"text": _pieces(one.load(), [])} if modality.readable else {}
     why = model.explain(one)
     wanted = model.classes.index(why.predicted) if label is None else label
     terms = why.groups(wanted)
-    text = one.load() if model.modality == "texts" else ""
+    text = one.load() if modality.readable else ""
     places: Any = why.places(wanted) if len(text) <= _MOST_MARKED else []
-    if model.modality == "texts":
+    if modality.readable:
         told["text"] = _pieces(text, places)
-    elif model.modality == "images":
+    elif modality.pictured:
         told |= _heat(places, one.load().shape, fades(model))
-    elif model.modality == "table":
+    elif modality.rows:
         told["columns"] = [[clean(place.name), place.value, place.weight] for place in places]
     change = why.changes() if changes else None
     if changes:
         told["changes"] = None if change is None else _change(change)
-    if changes and model.modality == "table":
+    if changes and modality.rows:
         told["moves"] = [
             {"name": clean(move.name), "value": move.value, "to": move.to, "becomes": clean(move.becomes)}
             for move in why.moves()

@@ -13,6 +13,7 @@ from bagwise._utils.text import how_many
 from bagwise.app.explorer.python_lines import overview_lines
 from bagwise.app.explorer.requests import locked, size_of
 from bagwise.app.explorer.workspace import Cut, Workspace
+from bagwise.app.modalities import MODALITIES
 from bagwise.app.training.baselines import baselines_of
 from bagwise.app.training.seen import SeenItems
 from bagwise.display.texts import clean
@@ -137,7 +138,7 @@ def _facts(space: Workspace) -> list[tuple[str, str]]:
         facts.append((what, readable_size(os.path.getsize(space.origin.path))))
     if "source" in made:
         facts.append(("Learned from", f"{made['source']}, {how_many(made.get('n_items', 0), model.modality)}"))
-    facts.append(("Columns" if model.modality == "table" else "Words", f"{model.hierarchy.n_words:,}"))
+    facts.append((MODALITIES[model.modality].word_title, f"{model.hierarchy.n_words:,}"))
     reason = made.get("criterion_reason")
     facts.append(("Merged by", str(model.hierarchy.criterion) + (f" ({reason})" if reason else "")))
     facts += [("Descriptor", one.name) for one in model.descriptors]

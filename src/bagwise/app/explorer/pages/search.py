@@ -18,12 +18,12 @@ from bagwise.app.explorer.requests import MOST_ROWS, answer_json, answered, need
 from bagwise.app.explorer.workspace import Workspace
 from bagwise.app.index.index_changes import takes_other_groups, with_model
 from bagwise.app.index.shared_terms import search_shared
+from bagwise.app.modalities import MODALITIES
 from bagwise.app.training.seen import seen_items
 from bagwise.display.texts import clean
 from bagwise.errors import BagwiseError
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import Item
-from bagwise.sources.media import ImageDecoder, TextDecoder
 
 if TYPE_CHECKING:
     from bagwise.app.index.item_index import ItemIndex
@@ -35,7 +35,6 @@ _SHOWN_SHARED = 6
 
 # Longest upload.
 MOST_BYTES = 32 << 20
-_MOST_TEXT_BYTES = 4 << 20
 
 
 def routes(space: Workspace) -> list[BaseRoute]:
@@ -65,21 +64,13 @@ def routes(space: Workspace) -> list[BaseRoute]:
 
 def _found(space: Workspace, query: QueryParams, body: bytes) -> Any:
     """Find items that are similar to a text or an image in the body of a request."""
-    modality = space.model.modality
-    if modality == "texts":
-        if len(body) > _MOST_TEXT_BYTES:
-            raise BagwiseError(f"Texts to search for are limited to {_MOST_TEXT_BYTES >> 20} MB.")
-        query_item = Item("query", Upload(body), TextDecoder("utf-8"))
-    elif modality == "images":
-        color = any(one.color for one in space.model.descriptors)
-        query_item = Item("query", Upload(body), ImageDecoder("rgb" if color else "grey"))
-    else:
-        raise BagwiseError(f"Items of this model are {modality}: pick one of them as query.")
+    modality = MODALITIES[space.model.modality]
+    query_item = modality.query(space.model, Upload(body), len(body))
     asked, n = _query(query), size_of(query)
     told = search(space, n, query_item, asked)
     if space.origin is None or not told["known"]:
         return told
-    text = body.decode() if modality == "texts" else ""
+    text = body.decode() if modality.readable else ""
     return told | {"lines": search_lines(space, n, text, asked.k, asked.by, asked.metric)}
 
 
@@ -181,7 +172,7 @@ def _hits(
     hits, shared = search_shared(index, query, k, by, cut.model if space.model.word_names is None else None)
     numbers, held = [space.numbers[hit.id] for hit in hits], space.items
     assert held is not None
-    texts = space.model.modality == "texts" and held.ready
+    texts = MODALITIES[space.model.modality].readable and held.ready
     return [
         {
             "number": number,

@@ -1,0 +1,135 @@
+"""Tables: items are rows, and columns are words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bagwise.app.modalities.base import Content, Modality, PlannedWords, Terms
+from bagwise.errors import OptionError
+
+if TYPE_CHECKING:
+    from bagwise.app.model.model import Model
+    from bagwise.app.model.vectorizers import Vectorizer
+    from bagwise.app.options import FitOptions
+    from bagwise.sources.collection import Collection
+    from bagwise.sources.items import Item
+
+__all__ = ["Column", "Tables"]
+
+
+class Column(NamedTuple):
+    """A column of a table, its value, and its part of the score."""
+
+    name: str
+    value: float
+    weight: float
+
+
+class Tables(Modality):
+    """Tables of counts or measurements, such as ``.csv`` and ``.h5ad``, or matrices."""
+
+    name = "table"
+    reading = ("missing",)
+    word_title = "Columns"
+    clusters_by = "auto"
+    rows = True
+
+    def reader_options(self, model: Model) -> dict[str, Any]:
+        """Return the columns of the model, which are found by their names."""
+        return {"words": model.word_names} if model.word_names else {}
+
+    def frame_options(self, given: Mapping[str, Any], fitted: Mapping[str, Any], words: Any) -> dict[str, Any]:
+        """Return how missing values are filled, and the columns of the model."""
+        missing = {"missing": given.get("missing") or fitted.get("missing")}
+        return missing | ({} if words is None else {"words": words})
+
+    def columns(self, opened_as: str) -> tuple[str, ...]:
+        """Return the options that name columns."""
+        return ("label", "id", "split")
+
+    def vectorizer(self, options: FitOptions, *, n_classes: int = 0, n_components: int | None = None) -> Vectorizer:
+        """Return the vectorizer that takes columns for words."""
+        from bagwise.app.model.vectorizers import TableVectorizer
+        from bagwise.app.options import check_options
+
+        check_options(options, self.name)
+        if n_components is not None:
+            raise OptionError(
+                "method",
+                "method='manifold' moves words that are learned from images or videos, but the columns of a table are "
+                "its words. Use 'kmeans'.",
+            )
+        return TableVectorizer()
+
+    def restore(self, model: Model) -> Vectorizer:
+        """Return the vectorizer of a model."""
+        from bagwise.app.model.vectorizers import TableVectorizer
+
+        return TableVectorizer(model.hierarchy.n_words, model.word_names)
+
+    def planned_words(self, collection: Collection, options: FitOptions, n_classes: int) -> PlannedWords:
+        """Count columns, and values that are not zero where those are stored."""
+        from scipy.sparse import issparse
+
+        X = self.vectorizer(options).fit_transform(collection).matrix
+        return PlannedWords((X.shape[1],), (X.nnz if issparse(X) else X.size) / len(collection))
+
+    def scaling(self, X: Any, options: FitOptions) -> Any:
+        """Find out whether columns are measurements, which are scaled (`find_scaling`), unless `root` is given."""
+        from bagwise.merging.scaling import find_scaling
+
+        return find_scaling(X) if options.root == "auto" else None
+
+    def baseline_of_all(self, scaled: bool) -> str:
+        """Return the name of the method with all columns."""
+        return "all columns, standardised, linear SVM" if scaled else super().baseline_of_all(scaled)
+
+    def contents(self, model: Model, X: Any, n_jobs: int | None) -> tuple[Any, Sequence[Content]]:
+        """Return the rows, whose places are columns."""
+        table = model.histograms(X)
+        return table, [_Row(model.word_names, table, k) for k in range(table.shape[0])]
+
+    def collected(self, item: Item) -> Any:
+        """Return a row as a matrix."""
+        return values_of(item).reshape(1, -1)
+
+    def same(self, one: Item, other: Item) -> bool:
+        """Whether two rows have the same values."""
+        return np.array_equal(values_of(one), values_of(other))
+
+    def graph_facts(self, model: Model) -> dict[str, Any]:
+        """Return the names of columns."""
+        return {} if model.word_names is None else {"columns": list(model.word_names)}
+
+    def device_feed(self, model: Model) -> tuple[str, str, str] | None:
+        """Return what a C++ program reads."""
+        return (
+            f"rows of a table, lines of CSV with {model.hierarchy.n_words:,} numbers",
+            "build/classify rows.csv",
+            "A first line with names of columns says where those of the model are; others are left out.",
+        )
+
+
+def values_of(item: Item) -> NDArray[np.float64]:
+    """Return the values of a row."""
+    row = item.load()
+    return np.asarray(row.toarray() if hasattr(row, "toarray") else row, dtype=np.float64).ravel()
+
+
+@dataclass(frozen=True)
+class _Row:
+    names: Sequence[str] | None
+    table: Any
+    number: int
+
+    def places(self, terms: Terms, contributions: NDArray[np.float64]) -> list[Column]:
+        row = self.table[[self.number]]
+        values = (row.toarray() if hasattr(row, "toarray") else np.asarray(row))[0]
+        names = [f"x{k}" for k in range(len(values))] if self.names is None else self.names
+        sums = np.bincount(terms.words, contributions, len(values))
+        return [Column(str(names[k]), float(values[k]), float(sums[k])) for k in np.unique(terms.words)]

@@ -1,0 +1,394 @@
+"""Texts: words are those of the texts, and have places in them."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bagwise._utils.checks import frozen, json_copy
+from bagwise.app.modalities.base import Content, Modality, PlannedWords, Terms, spaced
+from bagwise.errors import BagwiseError, OptionError, unknown_name
+from bagwise.runtime import HASH_BITS, PATTERN, hash_words
+
+if TYPE_CHECKING:
+    from bagwise.app.model.model import Model
+    from bagwise.app.model.vectorizers import Vectorizer
+    from bagwise.app.options import FitOptions
+    from bagwise.sources.collection import Collection
+    from bagwise.sources.items import Item
+
+__all__ = ["Span", "Texts", "checked_tokenizer", "excerpt_of", "located_words"]
+
+_WORDS = 30_000
+# Without classes: more are no better for clusters of texts.
+_CLUSTERED_WORDS = 20_000
+_TOKEN = r"(?u)\b\w\w+\b"
+_PLANNED = 2000  # texts that are read for a plan
+_MOST_QUERY_BYTES = 4 << 20
+_EXCERPT_LENGTH = 300
+
+_LONGEST_PATTERN = 1000
+_MOST_STOP_WORDS = 100_000
+_LONGEST_NGRAM = 20
+# Options of a tokenizer where a model does not say otherwise: those of `CountVectorizer`.
+_DEFAULTS: dict[str, Any] = {
+    "analyzer": "word",
+    "binary": False,
+    "lowercase": True,
+    "ngram_range": [1, 1],
+    "stop_words": None,
+    "strip_accents": None,
+    "token_pattern": PATTERN,
+}
+
+Place = tuple[int, int]
+
+
+class Span(NamedTuple):
+    """A token of a text, ``text[start:end]``, and its part of the score."""
+
+    start: int
+    end: int
+    weight: float
+
+
+class Texts(Modality):
+    """Files of text, or records: rows of a file with a column of texts."""
+
+    name = "texts"
+    records = "records"
+    reading = ("encoding",)
+    hashes_words = True
+    terms_by_presence = True
+    clusters_by = "tfidf"
+    tfidf = True
+    readable = True
+
+    def decoder(self, model: Model) -> Any:
+        """Return what decodes a text that was typed."""
+        from bagwise.sources.media import TextDecoder
+
+        return TextDecoder("utf-8")
+
+    def query(self, model: Model, content: Any, n_bytes: int) -> Item:
+        """Return the item of a query."""
+        if n_bytes > _MOST_QUERY_BYTES:
+            raise BagwiseError(f"Texts to search for are limited to {_MOST_QUERY_BYTES >> 20} MB.")
+        return super().query(model, content, n_bytes)
+
+    def columns(self, opened_as: str) -> tuple[str, ...]:
+        """Return the options that name columns of records; files of text have none."""
+        return ("text", "label", "id", "split") if opened_as == self.records else ()
+
+    def vectorizer(self, options: FitOptions, *, n_classes: int = 0, n_components: int | None = None) -> Vectorizer:
+        """Return the vectorizer that takes the most frequent words of the texts."""
+        from bagwise.app.model.vectorizers import TextVectorizer
+        from bagwise.app.options import check_options
+
+        check_options(options, self.name)
+        if n_components is not None:
+            raise OptionError(
+                "method",
+                "method='manifold' moves words that are learned from images or videos, but texts have words already. "
+                "Use 'kmeans'.",
+            )
+        tokenizer = {
+            "lowercase": True,
+            "token_pattern": _TOKEN,
+            "ngram_range": [1, options.ngrams],
+            "stop_words": options.stop_words,  # n-grams skip them, so that the model must do so as well
+        }
+        n_words = options.n_words or (_WORDS if n_classes > 0 else _CLUSTERED_WORDS)
+        return TextVectorizer(tokenizer, n_words=n_words, min_count=options.min_count)
+
+    def restore(self, model: Model) -> Vectorizer:
+        """Return the vectorizer of a model."""
+        from bagwise.app.model.vectorizers import TextVectorizer
+
+        return TextVectorizer(model.tokenizer, model.word_names, model.word_hashes)
+
+    def planned_words(self, collection: Collection, options: FitOptions, n_classes: int) -> PlannedWords:
+        """Count the words of some texts; those of all may be as many as the vocabulary can have."""
+        some = spaced(collection, _PLANNED)
+        vectorizer: Any = self.vectorizer(options, n_classes=n_classes)
+        X = vectorizer.fit_transform(some, on_error=options.on_error or "skip").matrix
+        n_words = X.shape[1] if len(some) == len(collection) else vectorizer.max_words
+        return PlannedWords((n_words,), X.nnz / X.shape[0])
+
+    def _check_words(self, model: Model) -> None:
+        super()._check_words(model)
+        if (model.word_names is None) == (model.word_hashes is None):
+            raise BagwiseError("A model of texts needs word_names, its vocabulary, or word_hashes, but not both.")
+        if model.word_hashes is None:
+            return
+        hashes = np.asarray(model.word_hashes)
+        integers = hashes.ndim == 1 and hashes.dtype.kind in "iu"
+        rise = integers and (np.diff(hashes.astype(np.int64)) > 0).all()
+        if not rise or (len(hashes) and not 0 <= hashes[0] <= hashes[-1] < 1 << HASH_BITS):
+            raise BagwiseError(
+                f"word_hashes are ascending integers of {HASH_BITS} bits, and only for texts; got {hashes!r:.100}."
+            )
+        model._set(word_hashes=frozen(hashes.astype(np.uint32)))
+
+    def root(self, asked: str, criterion: str, n_classes: int) -> str | None:
+        """Return None: words have TF-IDF weights."""
+        return None
+
+    def contents(self, model: Model, X: Any, n_jobs: int | None) -> tuple[Any, Sequence[Content]]:
+        """Return the histograms of texts, and what finds the places of words in them."""
+        from bagwise.sources.collection import load_texts
+
+        if len(getattr(X, "shape", ())) == 2:
+            return super().contents(model, X, n_jobs)
+        texts = list(load_texts(X))
+        numbers = _numbering(model)
+        return model.histograms(texts), [_Text(text, model.tokenizer, numbers) for text in texts]
+
+    def same(self, one: Item, other: Item) -> bool:
+        """Whether two texts are the same, whatever their encoding."""
+        return bool(one.load() == other.load())
+
+    def shown(self, item: Item) -> Any:
+        """Return the text."""
+        return item.load()
+
+    def preview(self, item: Item, side: int) -> tuple[bytes | None, str | None]:
+        """Return the beginning of the text."""
+        return None, excerpt_of(item.load())
+
+    def graph_facts(self, model: Model) -> dict[str, Any]:
+        """Return the tokenizer, and the vocabulary if words have names."""
+        from bagwise._utils.text import english_stop_words
+
+        tokenizer = {**_DEFAULTS, **model.tokenizer}
+        if tokenizer["stop_words"] == "english":
+            tokenizer["stop_words"] = sorted(english_stop_words())
+        if model.word_hashes is not None:
+            return {"tokenizer": tokenizer, "hashes": model.word_hashes.tolist()}
+        return {"tokenizer": tokenizer, "vocabulary": list(model.word_names or ())}
+
+    def device_feed(self, model: Model) -> tuple[str, str, str] | None:
+        """Return what a C++ program reads."""
+        return "texts, a line of UTF-8 each", "echo 'some words' | build/classify", "An empty line is a text too."
+
+
+def excerpt_of(text: str) -> str:
+    """Return the beginning of a text as one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= _EXCERPT_LENGTH else line[: _EXCERPT_LENGTH - 1] + "…"
+
+
+@dataclass(frozen=True)
+class _Text:
+    text: str
+    tokenizer: Mapping[str, Any]
+    numbers: Any  # from words to their numbers, -1 for others
+
+    def places(self, terms: Terms, contributions: NDArray[np.float64]) -> list[Span]:
+        located = list(located_words(self.text, self.tokenizer))
+        numbers = self.numbers([word for word, _ in located])
+        found = {int(word): 0.0 for word in np.unique(terms.words)}
+        for word, added in zip(terms.words.tolist(), contributions.tolist(), strict=True):
+            found[word] += added
+        occurrences = Counter(numbers.tolist())
+        weights: dict[Place, float] = {}
+        for number, (_, places) in zip(numbers.tolist(), located, strict=True):
+            if number in found:
+                for place in places:
+                    weights[place] = weights.get(place, 0.0) + found[number] / occurrences[number] / len(places)
+        spans = [Span(*place, weight) for place, weight in sorted(weights.items())]
+        return spans if self.tokenizer.get("analyzer", "word") == "word" else self._by_runs(spans)
+
+    def _by_runs(self, spans: list[Span]) -> list[Span]:
+        """Divide spans that overlap evenly among their characters, and sum these in words and white spaces."""
+        changes = np.zeros(len(self.text) + 1)
+        for start, end, weight in spans:
+            changes[start] += weight / (end - start)
+            changes[end] -= weight / (end - start)
+        touched = np.zeros(len(self.text) + 1, np.int64)
+        for start, end, _ in spans:
+            touched[start] += 1
+            touched[end] -= 1
+        sums, covered = np.cumsum(changes), np.cumsum(touched)
+        runs = [match.span() for match in re.finditer(r"\s+|\S+", self.text)]
+        return [Span(a, b, float(sums[a:b].sum())) for a, b in runs if covered[a:b].any()]
+
+
+def _numbering(model: Model) -> Any:
+    """Return a function from words to their numbers in the vocabulary, -1 for others."""
+    if model.word_hashes is None:
+        numbered = {word: number for number, word in enumerate(model.word_names or ())}
+        return lambda words: np.array([numbered.get(word, -1) for word in words], np.intp)
+    known = model.word_hashes
+
+    def numbers(words: list[str]) -> NDArray[np.intp]:
+        hashes = hash_words(words)
+        at = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
+        return np.where(known[at] == hashes, at, -1).astype(np.intp)
+
+    return numbers
+
+
+def located_words(text: str, options: Mapping[str, Any]) -> Iterator[tuple[str, list[Place]]]:
+    """Yield each word of a text, as often as it occurs, with its places in the text.
+
+    Parameters
+    ----------
+    text : str
+    options : mapping
+        Options of the tokenizer of a model; see `Model`.
+
+    Yields
+    ------
+    word : str
+        All words together are those that `CountVectorizer` counts with the same options.
+    places : list of (start, end)
+        One for each token of an n-gram, which need not be beside each other where stop words were left out. One range
+        for n-grams of characters.
+
+    Examples
+    --------
+    >>> list(located_words("The Cat sat", {"stop_words": ["the"], "ngram_range": [1, 2]}))
+    [('cat', [(4, 7)]), ('sat', [(8, 11)]), ('cat sat', [(4, 7), (8, 11)])]
+    """
+    prepared, origin = _prepared(text, options)
+    least, most = options.get("ngram_range", (1, 1))
+    analyzer = options.get("analyzer", "word")
+    if analyzer == "word":
+        yield from _word_ngrams(_tokens(prepared, origin, options), least, most)
+        return
+    prepared, origin = _single_spaces(prepared, origin)
+    if analyzer == "char":
+        for n in range(least, min(most, len(prepared)) + 1):
+            for a in range(len(prepared) - n + 1):
+                yield prepared[a : a + n], [(origin[a], origin[a + n - 1] + 1)]
+        return
+    for match in re.finditer(r"\S+", prepared):
+        yield from _padded_ngrams(match[0], origin[match.start() : match.end()], least, most)
+
+
+def _prepared(text: str, options: Mapping[str, Any]) -> tuple[str, Sequence[int]]:
+    """Return the text in lower case and without accents, as the options say, and the origin of each character."""
+    origin: Sequence[int] = range(len(text))  # not a list, which would take 36 bytes per character
+    if options.get("lowercase", True):
+        lowered = text.lower()
+        if len(lowered) > len(text):  # a few letters become two characters
+            origin = [number for number, character in enumerate(text) for _ in character.lower()]
+        text = lowered
+    accents = options.get("strip_accents")
+    if accents is None or text.isascii():
+        return text, origin
+    stripped = [_without_accents(character, accents) for character in text]
+    origin = [number for number, kept in zip(origin, stripped, strict=True) for _ in kept]
+    return "".join(stripped), origin
+
+
+def _without_accents(character: str, how: str) -> str:
+    parts = unicodedata.normalize("NFKD", character)
+    return "".join(one for one in parts if (one.isascii() if how == "ascii" else not unicodedata.combining(one)))
+
+
+def _single_spaces(text: str, origin: Sequence[int]) -> tuple[str, Sequence[int]]:
+    """Replace runs of two and more white spaces by one space."""
+    pieces: list[str] = []
+    kept: list[int] = []
+    end = 0
+    for match in re.finditer(r"\s\s+", text):
+        pieces += [text[end : match.start()], " "]
+        kept += origin[end : match.start() + 1]
+        end = match.end()
+    return ("".join([*pieces, text[end:]]), [*kept, *origin[end:]]) if pieces else (text, origin)
+
+
+def _tokens(text: str, origin: Sequence[int], options: Mapping[str, Any]) -> list[tuple[str, Place]]:
+    """Find the tokens but stop words."""
+    stop: Any = options.get("stop_words") or ()
+    if stop == "english":
+        from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+        stop = ENGLISH_STOP_WORDS
+    stop = frozenset(stop)
+    pattern = re.compile(options.get("token_pattern", PATTERN))
+    tokens = []
+    for match in pattern.finditer(text):
+        token = match[pattern.groups] or ""  # a group that took no part is an empty token
+        if token in stop:
+            continue
+        a, b = match.span(pattern.groups) if token else (match.start(), match.start())
+        start = origin[a] if a < len(origin) else len(origin) and origin[-1] + 1
+        tokens.append((token, (start, origin[b - 1] + 1 if token else start)))
+    return tokens
+
+
+def _word_ngrams(tokens: list[tuple[str, Place]], least: int, most: int) -> Iterator[tuple[str, list[Place]]]:
+    for n in range(least, most + 1):
+        for a in range(len(tokens) - n + 1):
+            some = tokens[a : a + n]
+            yield " ".join(token for token, _ in some), [place for _, place in some]
+
+
+def _padded_ngrams(word: str, origin: Sequence[int], least: int, most: int) -> Iterator[tuple[str, list[Place]]]:
+    """Yield the n-grams of a word with a space before and after it; a word shorter than n has one."""
+    padded = f" {word} "
+    for n in range(least, most + 1):
+        for a in range(max(len(padded) - n, 0) + 1):
+            own = origin[max(a - 1, 0) : max(a + n - 1, 0)] or origin  # of a space alone: the word beside it
+            yield padded[a : a + n], [(own[0], own[-1] + 1)]
+        if n >= len(padded):
+            return
+
+
+def checked_tokenizer(options: Any) -> dict[str, Any]:
+    """Check the options of `WordCounts` that a model stores; tuples become lists."""
+    if not isinstance(options, Mapping):
+        raise BagwiseError(f"tokenizer must be a mapping from options of WordCounts, got {type(options).__name__}.")
+    checked = json_copy(dict(options), "tokenizer")
+    for name, value in checked.items():
+        if name not in _TOKENIZER:
+            raise unknown_name("option of the tokenizer", name, _TOKENIZER)
+        accepts, accepted = _TOKENIZER[name]
+        if not accepts(value):
+            raise BagwiseError(f"{name} of the tokenizer must be {accepted}; got {value!r:.100}.")
+    return checked
+
+
+def _is_pattern(value: Any) -> bool:
+    if not isinstance(value, str) or len(value) > _LONGEST_PATTERN:
+        return False
+    try:
+        return re.compile(value).groups <= 1
+    except (re.error, RecursionError, OverflowError):
+        return False
+
+
+def _is_range(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) == 2
+        and all(type(n) is int for n in value)
+        and 1 <= value[0] <= value[1] <= _LONGEST_NGRAM
+    )
+
+
+def _are_stop_words(value: Any) -> bool:
+    if isinstance(value, list):
+        return len(value) <= _MOST_STOP_WORDS and all(isinstance(word, str) for word in value)
+    return value is None or value == "english"
+
+
+_TOKENIZER = {
+    "analyzer": (lambda value: value in ("word", "char", "char_wb"), "'word', 'char' or 'char_wb'"),
+    "binary": (lambda value: isinstance(value, bool), "true or false"),
+    "lowercase": (lambda value: isinstance(value, bool), "true or false"),
+    "ngram_range": (_is_range, f"[least, most], from 1 to {_LONGEST_NGRAM}"),
+    "stop_words": (_are_stop_words, f"null, 'english', or a list of up to {_MOST_STOP_WORDS} words"),
+    "strip_accents": (lambda value: value in ("ascii", "unicode", None), "null, 'ascii' or 'unicode'"),
+    "token_pattern": (_is_pattern, f"a regular expression with at most {_LONGEST_PATTERN} characters and one group"),
+}
