@@ -41,7 +41,6 @@ def test_a_fitted_model_is_explored_with_its_items(fitted):
         assert "".join(piece for piece, _ in one["text"]) == fitted.fit_.data.collection[0].load()
         running._server.space.editor.edit({"edit": "rename", "n_groups": 3, "group": 0, "name": "first"}, 0)
         assert running.model.given_names == {0: "first"}
-        running._server.space.editor.wait()
         running._server.space.editor.edit({"edit": "join", "n_groups": 3, "groups": [0, 1]}, 1)
         told = ask("overview")  # answers of the edited groups
         assert (told["answered_at"], told["error"]) == (2, pytest.approx(ask("steer")["now"]["error"]))

@@ -14,7 +14,7 @@ from bagwise._io.locks import locked
 from bagwise.app import FitOptions, ItemIndex, run_fit
 from bagwise.app.explorer import Workspace, editor, open_workspace, serving
 from bagwise.app.explorer.app import make_app
-from bagwise.app.explorer.editor import Editor, Refused, described
+from bagwise.app.explorer.editor import Refused, described
 from bagwise.app.explorer.security import Guard
 from bagwise.app.model.editor import EDITS
 from bagwise.app.training.item_answers import HELD_OUT
@@ -71,7 +71,6 @@ def opened(place, learned, kind):
 @pytest.mark.parametrize("kind", ["index", "model", "others", "none"])
 def test_an_edit_is_measured_saved_undone_and_made_again(place, learned, kind):
     space = opened(place, learned, kind)
-    space.editor.wait()
     send, path = client(space), space.editor.path
     before, first = space.model, send("steer")["now"]
     assert (first is None) == (kind == "none")
@@ -84,13 +83,17 @@ def test_an_edit_is_measured_saved_undone_and_made_again(place, learned, kind):
     assert edits[1]["text"] == f"Joined “{space.cut(6).title(1)}” and “{space.cut(6).title(3)}”"
     if kind == "none":
         assert told["now"] is None
-        assert "No items are shown" in told["progress"]["why_not"]
+        assert "No items are shown" in told["why_not"]
     else:
         assert edits[0]["before"] == edits[1]["after"]
         assert edits[1]["before"] == first
         assert told["now"] == edits[0]["after"]
-        assert ("3-fold" in told["now"]["protocol"]) == (kind != "others")
-        assert told["now"]["protocol"].startswith("12 items with labels, by a classifier") == (kind == "others")
+        begins = {
+            "index": "3-fold",
+            "model": "36 training items, by",
+            "others": "12 items with labels, by a classifier",
+        }
+        assert told["now"]["protocol"].startswith(begins[kind])
     for n in (None, 5, 6):  # all pages show the edited model
         assert send(f"overview{'' if n is None else f'?n={n}'}")["steer"]["n_edits"] == 2
     after = space.editor.space.model
@@ -100,8 +103,7 @@ def test_an_edit_is_measured_saved_undone_and_made_again(place, learned, kind):
     assert loaded == after
     assert loaded.edits == (JOIN, {**SPLIT, "n_groups": 5})
     assert loaded.undo(2).hierarchy == before.hierarchy
-    if kind in ("index", "model"):  # trained, not derived
-        assert "derived_head" not in loaded.provenance
+    assert ("derived_head" not in loaded.provenance) == (kind == "index")  # trained, not derived
     told = send("steer/undo", {"revision": 2})
     assert (told["n_groups"], told["n_edits"], len(told["undone"])) == (5, 1, 1)
     told = send("steer/undo", {"revision": 3})
@@ -117,7 +119,6 @@ def test_an_edit_is_measured_saved_undone_and_made_again(place, learned, kind):
 
 def test_undo_goes_on_after_a_restart(place, learned):
     space = opened(place, learned, "index")
-    space.editor.wait()
     space.editor.edit(RENAME, 0)
     assert "edited" not in ItemIndex.load(space.editor.path).answers.protocol
     space.editor.edit(JOIN, 1)
@@ -127,7 +128,6 @@ def test_undo_goes_on_after_a_restart(place, learned):
     send = client(again)
     told = send("steer")
     assert [one["text"] for one in told["edits"]] == ["Joined group 1 and group 3", "Named group 2 “<b>felines</b>”"]
-    again.editor.wait()
     told = send("steer/undo", {"revision": 0})
     assert told["edits"][0]["text"] == "Named group 2 “<b>felines</b>”"
     assert send("groups?n=6&sort=number")["groups"][2]["name"] == "<b>felines</b>"
@@ -144,7 +144,6 @@ def test_undo_goes_on_after_a_restart(place, learned):
 def test_items_of_an_index_have_answers_of_the_folds(place, learned):
     space = opened(place, learned, "index")
     editor = space.editor
-    editor.wait()
     editor.edit(JOIN, 0)
     answers = ItemIndex.load(editor.path).answers
     assert 5 in answers.sizes
@@ -166,28 +165,28 @@ def test_items_of_an_index_have_answers_of_the_folds(place, learned):
     assert space.model.edits == ()
 
 
-def test_edits_before_the_classifiers_are_trained_are_measured_later(place, learned, monkeypatch):
+def test_errors_are_those_of_the_overview_at_every_size(place, learned):
     space = opened(place, learned, "index")
-    editor, allowed = space.editor, threading.Event()
-    prepare = Editor._prepare
-    monkeypatch.setattr(Editor, "_prepare", lambda self: (allowed.wait(PATIENCE), prepare(self)))
-    editor.edit(JOIN, 0)
-    assert editor.current.found is None
-    assert editor.progress == {"ready": False, "begun": True, "done": 0, "total": 0, "why_not": ""}
-    assert ItemIndex.load(editor.path).model.provenance["derived_head"]["n_groups"] == 5
-    assert 5 not in ItemIndex.load(editor.path).answers.sizes
-    allowed.set()
-    editor.wait()
-    told = client(editor.space)("steer")
-    assert told["edits"][0]["before"]
-    assert told["now"] == told["edits"][0]["after"]
-    assert (told["revision"], editor.progress["done"]) == (1, 4)  # edits go on from what pages show
-    loaded = ItemIndex.load(editor.path)
-    assert "derived_head" not in loaded.model.provenance
-    assert 5 in loaded.answers.sizes
-    other = opened(place.parent / place.name, learned, "index")
-    other.editor.wait()
-    assert other.editor.current.found.error == editor.current.found.error
+    path, send = space.model.path, client(space)
+    for n, error, spread in zip(path.sizes, path.errors, path.standard_errors, strict=True):
+        found = space.editor._measured(space.model.cut(n))
+        assert (found.error, found.standard_error, found.protocol) == (error, spread, path.protocol)
+        again = space.items.steering.measure(space.model.cut(n))  # from the words that the index holds
+        assert (again.error, again.standard_error) == (pytest.approx(error), pytest.approx(spread))
+        np.testing.assert_array_equal(again.held_out.predicted, space.cut(n).answers.predicted)
+    told = send("steer/edit", {"edit": JOIN, "revision": 0})
+    k = path.sizes.index(6)
+    assert told["edits"][0]["before"]["error"] == path.errors[k] == send("overview?n=6")["path"]["errors"][k]
+
+
+def test_items_that_have_lost_their_folds_are_measured_without(place, learned):
+    path = place / "texts.index"
+    index = ItemIndex.load(path)
+    index.remove(index.ids[:1]).save(path)
+    space = open_workspace(path)
+    space.editor.edit(JOIN, 0)
+    assert space.editor.current.found.protocol.startswith("35 training items")
+    assert 5 not in ItemIndex.load(path).answers.sizes
 
 
 def test_two_windows(place, learned):
@@ -201,7 +200,6 @@ def test_two_windows(place, learned):
 def test_read_only(place, learned):
     space = open_workspace(place / "texts.index", read_only=True)
     send, content = client(space), (place / "texts.index").read_bytes()
-    space.editor.wait()
     for kind in ("edit", "undo", "redo", "save"):
         told = send(f"steer/{kind}", {"edit": RENAME, "revision": 0}, 403)
         assert told["error"] == "The explorer was started with --read-only, so that nothing can be changed."

@@ -1,6 +1,6 @@
 """Errors and classifiers of edited groups: slow oracles fit everything by the training items of each fold."""
 
-import copy
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
@@ -13,11 +13,12 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 from bagwise import BagwiseError, merge_words
-from bagwise.app import FitOptions, run_fit
+from bagwise.app import FitOptions, ItemIndex, run_fit
+from bagwise.app.index.index_files import FILE, index_to_parts
 from bagwise.app.index.index_words import IndexedWords
 from bagwise.app.index.item_index import index_of_fit
+from bagwise.app.training.folds import FoldModels, fold_model
 from bagwise.app.training.item_answers import TopClasses
-from bagwise.app.training.seen import are_training_items, seen_items
 from bagwise.app.training.steering import Steering
 from bagwise.merging.refining import merge_refined
 from bagwise.sources import Collection
@@ -30,7 +31,6 @@ KINDS = {
     "counts": {"n_groups": 4, "folds": 3, "criterion": "aib"},
     "measurements": {"n_groups": 4, "folds": 3},
     "pyramid": {"n_words": 12, "n_groups": 4, "folds": 2, "pyramid": 5, "criterion": "classifier"},
-    "no folds": {"n_groups": 4, "folds": 0, "criterion": "aib"},
 }
 
 
@@ -57,9 +57,9 @@ def fit(request, tmp_path_factory):
     return found
 
 
-def steering_of(fit):
+def steering_of(fit, model=None):
     words = fit.model.weighting.apply(fit.data.histograms, fit.data.n_cells)
-    return Steering(fit.model, words, fit.codes, fit.data.histograms)
+    return Steering(fit.model if model is None else model, FoldModels.of(fit.folds, words.shape[0]), words, fit.codes)
 
 
 def slow_groups(fit, n, train):
@@ -161,7 +161,7 @@ def test_edited_groups_have_the_errors_of_scikit_learn(fit):
     ]
     edited = model.apply(edits)
     found = steering.measure(edited)
-    folds = model.options["folds"] or 5
+    folds = model.options["folds"]
     splitter = StratifiedKFold(folds, shuffle=True, random_state=model.options["random_state"])
     errors, scores = [], np.zeros((len(fit.codes), len(model.classes)))
     for train, test in splitter.split(fit.codes, fit.codes):
@@ -185,8 +185,7 @@ def test_edited_groups_have_the_errors_of_scikit_learn(fit):
 
 def test_unedited_groups_have_the_errors_and_answers_of_the_fit(fit):
     steering, path = steering_of(fit), fit.model.path
-    assert (path is None) == (fit.model.options["folds"] == 0)
-    for k, n in enumerate(() if path is None else path.sizes):
+    for k, n in enumerate(path.sizes):
         found = steering.measure(fit.model.cut(n))
         assert found.error == pytest.approx(path.errors[k])
         assert found.standard_error == pytest.approx(path.standard_errors[k])
@@ -214,7 +213,7 @@ def random_table(labels, seed=0):
 def test_without_anything_to_learn_errors_are_those_of_chance(criterion):
     fit = run_fit(random_table("ab" * 40), FitOptions(n_groups=6, folds=5, criterion=criterion, root="before"))
     steering = steering_of(fit)
-    shared = slow_cross_validation(fit, steering.splits)
+    shared = slow_cross_validation(fit)
     assert shared < 0.25  # held-out items have helped to find their groups
     edits = [
         {"edit": "split", "n_groups": 6, "group": 2},
@@ -225,9 +224,10 @@ def test_without_anything_to_learn_errors_are_those_of_chance(criterion):
         assert steering.measure(fit.model.apply(edits[:k])).error > 0.4
 
 
-def slow_cross_validation(fit, splits):
+def slow_cross_validation(fit):
     """The error if all folds have the groups of the model."""
-    labels, n = fit.model.lookup, fit.model.n_groups
+    labels, n, every = fit.model.lookup, fit.model.n_groups, np.arange(len(fit.codes))
+    splits = [(np.setdiff1d(every, fold.test), fold.test) for fold in fit.folds]
     scores = [both_sides(slow_scores(fit, labels, n, *split)) for split in splits]
     return np.mean([(s.argmax(axis=1) != fit.codes[test]).mean() for s, (_, test) in zip(scores, splits, strict=True)])
 
@@ -237,8 +237,7 @@ def test_answers_for_held_out_items_do_not_depend_on_their_classes(criterion, mo
     labels = np.array(list("abc" * 20))
     splits = [(np.arange(20, 60), np.arange(20)), (np.r_[:20, 40:60], np.arange(20, 40))]
     splits.append((np.arange(40), np.arange(40, 60)))
-    for module in ("validating", "steering"):
-        monkeypatch.setattr(f"bagwise.app.training.{module}.folds_of", lambda codes, options: splits)
+    monkeypatch.setattr("bagwise.app.training.validating.folds_of", lambda codes, options: splits)
     other = labels.copy()
     other[:20] = np.roll(labels[:20], 1)
     fits = [
@@ -249,26 +248,12 @@ def test_answers_for_held_out_items_do_not_depend_on_their_classes(criterion, mo
     for found in zip(*(fit.held_out_top.arrays for fit in fits), strict=True):  # of the fit
         np.testing.assert_array_equal(found[0][:, :20], found[1][:, :20])
     measured = [steering_of(fit).measure(fit.model) for fit in fits]
-    words = fits[0].data.histograms
     edited = fits[0].model.apply([{"edit": "move", "n_groups": 6, "words": [3, 5, 8], "to": 2}])
-    weighted = edited.weighting.apply(words)
-    measured += [Steering(edited, weighted, fit.codes, words).measure(edited) for fit in fits]
+    measured += [steering_of(fit, edited).measure(edited) for fit in fits]
     for one, two in (measured[:2], measured[2:]):
         for arrays in zip(one.held_out.arrays, two.held_out.arrays, strict=True):
             np.testing.assert_array_equal(arrays[0][:20], arrays[1][:20])
         assert not np.array_equal(one.held_out.score, two.held_out.score)  # of items that others were learned from
-
-
-def test_groups_found_without_classes_are_the_same_in_all_folds(text_fit):
-    fit = run_fit(text_fit.data.collection, FitOptions(n_groups=6, folds=3, criterion="mmi"))
-    steering = steering_of(fit)
-    found = steering.measure(fit.model)
-    assert found.protocol == "3-fold cross-validation of these groups, which were found without classes"
-    assert found.error == pytest.approx(slow_cross_validation(fit, steering.splits))
-    unknown = copy.copy(fit.model)
-    unknown._set(options={**unknown.options, "criterion": "mine"})
-    told = Steering(unknown, unknown.weighting.apply(fit.data.histograms), fit.codes).measure(unknown).protocol
-    assert told.endswith("which were found with the classes of all items: compare errors only")
 
 
 @pytest.fixture(scope="module")
@@ -285,42 +270,100 @@ def test_words_of_an_index_give_the_same(text_fit):
     expected = text_fit.model.weighting.apply(text_fit.data.histograms)
     np.testing.assert_allclose(words.words(chosen).toarray(), expected[chosen].toarray(), atol=1e-6)
     one = steering_of(text_fit).measure(text_fit.model)
-    other = Steering(text_fit.model, words.words(np.ones_like(chosen)), text_fit.codes).measure(text_fit.model)
+    every = words.words(np.ones_like(chosen))
+    other = Steering(text_fit.model, index.folds, every, text_fit.codes).measure(text_fit.model)
     assert (one.error, one.standard_error) == (other.error, other.standard_error)
     np.testing.assert_allclose(one.head.coef, other.head.coef, atol=1e-4)
 
 
-def test_groups_of_folds_are_found_once(text_fit):
-    steering, told = steering_of(text_fit), []
-    assert not steering.ready
-    steering.prepare(lambda *step: told.append(step))
-    assert steering.ready
-    assert [done for _, done, _ in told] == [0, 1, 2, 3, 4]
-    assert {total for *_, total in told} == {4}
-    first = steering.measure(text_fit.model)
-    steering.prepare(lambda *step: told.append(step))
-    assert len(told) == 5
-    np.testing.assert_array_equal(steering.measure(text_fit.model).head.coef, first.head.coef)
+def test_folds_in_a_file_are_those_of_the_fit(fit, tmp_path):
+    index = index_of_fit(fit, None, fit.data.collection, FitOptions())
+    folds = ItemIndex.load(index.save(tmp_path / "one.index")).folds
+    assert len(folds) == fit.model.options["folds"]
+    assert folds.sizes == fit.model.path.sizes
+    assert folds.complete
+    assert folds.note(fit.model) is None
+    for k, fold in enumerate(fit.folds):
+        assert np.flatnonzero(folds.of_item == k).tolist() == fold.test.tolist()
+        np.testing.assert_array_equal(folds.hierarchies[k].merges, fold.learned.hierarchy.merges)
+        assert folds.heads[k] == {n: fold.learned.heads[n] for n in folds.sizes}
+        assert folds.statistics[k] == fold.learned.statistics
+    edited = fit.model.apply([{"edit": "join", "n_groups": fit.model.n_groups, "groups": [0, 1]}])
+    words = fit.model.weighting.apply(fit.data.histograms, fit.data.n_cells)
+    one, other = (Steering(edited, some, words, fit.codes).measure(edited) for some in (index.folds, folds))
+    assert (one.error, one.standard_error, one.protocol) == (other.error, other.standard_error, other.protocol)
 
 
-def test_only_the_training_items_are_cross_validated(text_fit):
-    model, collection, histograms = text_fit.model, text_fit.data.collection, text_fit.data.histograms
-    every, codes = np.arange(len(collection)), text_fit.codes
-    for chosen in (every, every[::-1], every[:-1], every[:0]):
-        seen = np.zeros(0, np.bool_)
-        if len(chosen):
-            seen = seen_items(model, collection[chosen], histograms[chosen]).seen
-        assert are_training_items(model, codes[chosen], seen) == (len(chosen) == len(every))
-    assert not are_training_items(model, np.where(every == 0, -1, codes), np.ones(len(every), np.bool_))
+def test_models_of_folds_give_the_held_out_answers(fit):
+    folds, model = FoldModels.of(fit.folds, len(fit.codes)), fit.model
+    for k, n in enumerate(model.path.sizes):
+        for item in range(0, len(fit.codes), 5):
+            own = folds.model(model, item, n)
+            scores = own.head.scores(own.group(fit.data.histograms[[item]]))
+            assert scores.argmax() == fit.held_out_top.predicted[k, item]
+            np.testing.assert_allclose(scores.max(), fit.held_out_top.score[k, item], rtol=2e-3, atol=2e-3)
+    assert folds.model(model, 0, max(model.path.sizes) + 1) is None
+    edited = model.apply([{"edit": "join", "n_groups": model.n_groups, "groups": [0, 1]}])
+    assert (folds.model(edited, 0, 2) is None) == (2 not in folds.sizes)
+    found = steering_of(fit).measure(edited)
+    for item in (0, len(fit.codes) - 1):
+        own = fold_model(edited, *found.models[folds.of_item[item]])
+        scores = own.head.scores(own.group(fit.data.histograms[[item]]))
+        np.testing.assert_allclose(scores.max(), found.held_out.score[item], rtol=2e-3, atol=2e-3)
 
 
-def test_what_cannot_be_cross_validated_is_refused(text_fit):
-    words = text_fit.model.weighting.apply(text_fit.data.histograms)
-    with pytest.raises(BagwiseError, match="at least two items of each class; one has 1"):
-        Steering(text_fit.model, words[:25], text_fit.codes[:25])
-    with pytest.raises(BagwiseError, match=r"got shape \(36, 3\)"):
-        Steering(text_fit.model, words[:, :3], text_fit.codes)
-    plain = copy.copy(text_fit.model)
-    plain._set(classes=(), heads={})
-    with pytest.raises(BagwiseError, match="it has no classes"):
-        Steering(plain, words, text_fit.codes)
+def test_classifiers_of_the_most_groups_are_left_out_where_there_is_no_room(text_fit, monkeypatch, tmp_path):
+    every, sizes = FoldModels.of(text_fit.folds, 36), text_fit.model.path.sizes
+    needed = [sum(one[n].coef.nbytes for one in every.heads) for n in sizes]
+    statistics = sum(one.values.nbytes for one in every.statistics)
+    for room, n_sizes, kept in (
+        (sum(needed) + statistics, len(sizes), True),
+        (sum(needed) + statistics - 1, len(sizes), False),
+        (sum(needed) - 1, len(sizes) - 1, False),
+        (0, 1, False),
+    ):
+        monkeypatch.setattr("bagwise.app.training.folds.MOST_BYTES", room)
+        folds = FoldModels.of(text_fit.folds, 36)
+        assert (folds.sizes, bool(folds.statistics)) == (sizes[:n_sizes], kept)
+        note = folds.note(text_fit.model)
+        assert (note is None) if n_sizes == len(sizes) else f"at {sizes[n_sizes]} groups and more" in note
+        index = replace(index_of_fit(text_fit, None, text_fit.data.collection, FitOptions()), folds=folds)
+        assert ItemIndex.load(index.save(tmp_path / "one.index")).folds.sizes == folds.sizes
+    assert FoldModels.of((), 36) is None
+    assert FoldModels.of(text_fit.folds * 100, 36) is None  # of which the file could not number items
+
+
+def test_folds_of_some_items(text_fit):
+    index = index_of_fit(text_fit, None, text_fit.data.collection, FitOptions())
+    one = index.ids[3]
+    fewer = index.remove([one])
+    assert not fewer.folds.complete
+    assert fewer.folds.of_item.tolist() == np.delete(index.folds.of_item, 3).tolist()
+    again = fewer.add(text_fit.data.collection[[3]], text_fit.data.histograms[[3]])
+    assert (again.ids[-1], again.folds.of_item[-1], again.folds.complete) == (one, 255, False)
+    with pytest.raises(BagwiseError, match="words must have 36 items"):
+        Steering(text_fit.model, again.folds, IndexedWords.of(again).words(again.folds.tested), again.folds.of_item)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda header, tensors: header["folds"].pop("sizes"), "its folds are"),
+        (lambda header, tensors: header.pop("folds"), "its folds are None"),
+        (lambda header, tensors: tensors.pop("fold_weights"), "its folds are"),
+        (lambda header, tensors: header["folds"].update(sizes=[2, 2]), "do not fit"),
+        (lambda header, tensors: header["folds"].update(n_items=1), "do not fit"),
+        (lambda header, tensors: header["folds"].update(n_merges=[0, 0, True]), "do not fit"),
+        (lambda header, tensors: header["folds"].update(statistics=[[1, 2]] * 3), "do not fit"),
+        (lambda header, tensors: tensors.update(fold_of_item=np.full(36, 3, np.uint8)), "do not fit"),
+        (lambda header, tensors: tensors.update(fold_weights=tensors["fold_weights"][1:]), "do not fit"),
+        (lambda header, tensors: tensors["fold_merges"].fill(60000), "60000"),
+    ],
+)
+def test_folds_that_do_not_fit_are_refused(text_fit, tmp_path, change, message):
+    header, tensors = index_to_parts(index_of_fit(text_fit, None, text_fit.data.collection, FitOptions()))
+    header["folds"] = dict(header["folds"])
+    change(header, tensors)
+    FILE.save(tmp_path / "one.index", header, tensors)
+    with pytest.raises(BagwiseError, match=message):
+        ItemIndex.load(tmp_path / "one.index")

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bagwise._io.locks import locked
 from bagwise._io.stamps import content_stamp
@@ -29,15 +25,10 @@ from bagwise.app.index.item_map import ItemMap
 from bagwise.app.model import Model
 from bagwise.app.model.editing import possible_edits, unedited_model
 from bagwise.app.training.item_answers import Measured, Steered, TopClasses
-from bagwise.app.training.seen import are_training_items
 from bagwise.errors import BagwiseError
-
-if TYPE_CHECKING:
-    from bagwise.app.training.steering import Steering
 
 __all__ = ["Editor", "Refused", "Shown", "Step", "described"]
 
-_KEPT = 8  # groupings whose errors and classifiers are kept
 _NAMED = 6  # words or groups
 _ON_GROUPS = {"split": "Split", "lock": "Locked", "unlock": "Unlocked"}
 _ON_WORDS = {
@@ -122,12 +113,10 @@ class Editor:
     Requests hold the workspace that they began with, so that all of an answer is about one model.
 
     1. The edit is made by `Model.apply`.
-    2. Its error is measured beside that of the groups before: by cross-validation if the items that the model was
-       learned from are there (`Steering`: each fold has groups of its own, in which edits are made again), and the
-       classifier trained on them takes the place of the derived one; otherwise by the items that are shown.
+    2. Its error is measured beside that of the groups before: by the folds of the fit if their index has them
+       (`Steering`: each fold has groups of its own, in which edits are made again), and a classifier trained on all of
+       their items takes the place of the derived one; otherwise by the items that are shown.
     3. The file is written: the model, or the index with replaced answers.
-
-    Cross-validation has to merge words in each fold first (`start`). Edits made before that is done are measured then.
 
     Edits of clusters are in the same sequence, and undone in it: `bagwise.app.index.cluster_edits` makes and measures
     them.
@@ -179,10 +168,6 @@ class Editor:
         space.clusters = clusters_of(index, space.items)
         self._steps = [Step(space.model, {} if answers is None else answers.rows, clusters=space.clusters)]
         self._undone: list[Step] = []
-        self._known: OrderedDict[bytes, Measured] = OrderedDict()
-        self._steering: Steering | None = None
-        self._thread: threading.Thread | None = None
-        self._progress = (0, 0)
         self._measures, self.why_not = self._what_measures()
         self._stamp = stamp
         self.n_saved = 0 if path is None else len(space.model.edits)
@@ -196,20 +181,11 @@ class Editor:
             return "", "The model has no classifier, so that there are no errors to compare."
         if items is None:
             return "", "No items are shown, so that errors cannot be measured: start the explorer with them."
-        learned = self._learned()
-        if learned is not None and are_training_items(model, items.codes, learned):
+        if items.folds is not None:
             return "folds", ""
         if (items.codes >= 0).any():
             return "items", ""
         return "", "The items that are shown have no classes, so that errors cannot be measured."
-
-    def _learned(self) -> NDArray[np.bool_] | None:
-        """Return which items the model was learned from, as far as that is known."""
-        items = self.space.items
-        assert items is not None
-        if items.held_out is not None:
-            return items.held_out
-        return None if items.seen is None else items.seen.seen
 
     @property
     def of_index(self) -> bool:
@@ -232,91 +208,30 @@ class Editor:
         """Why the items cannot be clustered; "" if they can."""
         return self.clustering.why_not(self._index)
 
-    # Preparing
-
-    def start(self) -> None:
-        """Begin to train what errors are measured with, in the background, once; other items need no training."""
-        with self.lock:
-            if self._measures == "items" and self.current.found is None:
-                self._measure(self.current)
-            if self._measures == "folds" and self._thread is None:
-                self._thread = threading.Thread(target=self._prepare, daemon=True)
-                self._thread.start()
-
-    def wait(self) -> None:
-        """Wait until errors can be measured, if they can."""
-        self.start()
-        if self._thread is not None:
-            self._thread.join()
-
-    @property
-    def progress(self) -> dict[str, Any]:
-        """Whether errors can be measured, and how far the preparations are."""
-        done, total = self._progress
-        ready = self._measures == "items" or (self._measures == "folds" and self._steering is not None)
-        return {
-            "ready": ready,
-            "begun": self._thread is not None,
-            "done": done,
-            "total": total,
-            "why_not": self.why_not,
-        }
-
-    def _prepare(self) -> None:
-        from bagwise.app.training.steering import Steering  # loads scikit-learn
-
-        items, model, learned = self.space.items, self.space.model, self._learned()
-        assert items is not None
-        assert learned is not None
-        try:
-            words = items.words.words(learned)
-            counts = None if items.histograms is None else items.histograms[np.flatnonzero(learned)]
-            steering = Steering(model, words, items.codes[learned], counts)
-            self._progress = (0, len(steering.splits) + 1)
-            steering.prepare(lambda step, done, total: setattr(self, "_progress", (done, total)))
-        except BagwiseError as error:
-            self._measures, self.why_not = "", str(error)
-            return
-        except BaseException as error:  # the page must not wait for it
-            self._measures, self.why_not = "", f"Errors cannot be measured: {error!r:.200}"
-            raise
-        with self.lock:
-            self._steering = steering
-            self._measure_all()
-
-    def _measure_all(self) -> None:
-        """Measure what was edited before that was possible; the model gets the classifiers that were trained."""
-        shown = self.current.model
-        for step in [*self._steps, *self._undone]:
-            self._measure(step)
-        if self.current.model is not shown:  # with the same groups, so that edits can go on from what pages show
-            self._show(self.current, self.space.revision)
-            self._save_and_tell()
-
     # Measuring
 
-    def _measured(self, model: Model) -> Measured | None:
-        """Return the error of the groups of a model, and what was learned with it; None if that is not possible yet."""
-        if not self.progress["ready"] or (self._measures == "items" and model.n_groups not in model.heads):
-            return None
-        # folds make the edits in groups of their own, which may differ where those of the model do not
-        edits = json.dumps([edit for edit in model.edits if edit["edit"] != "rename"], sort_keys=True)
-        key = hashlib.blake2b(model.lookup.tobytes() + edits.encode(), digest_size=16).digest()
-        if key not in self._known:
-            self._known[key] = self._measure_groups(model)
-            if len(self._known) > _KEPT:
-                self._known.popitem(last=False)
-        self._known.move_to_end(key)
-        return self._known[key]
+    def start(self) -> None:
+        """Measure what was opened, once."""
+        with self.lock:
+            if self.current.found is None:
+                self._measure(self.current)
+                self.shown = replace(self.shown, steps=tuple(self._steps))
 
-    def _measure_groups(self, model: Model) -> Measured:
-        if self._steering is not None:
-            return self._steering.measure(model)
-        items = self.space.items
+    def _measured(self, model: Model) -> Measured | None:
+        """Return the error of the groups of a model, and what was learned with it; None if that is not possible."""
+        items, path, n = self.space.items, model.path, model.n_groups
+        if not self._measures or (self._measures == "items" and n not in model.heads):
+            return None
         assert items is not None
+        if items.folds is not None:
+            if path is None or n not in path.sizes or any(edit["edit"] != "rename" for edit in model.edits):
+                return items.steering.measure(model)
+            k = path.sizes.index(n)
+            return Measured(path.errors[k], path.standard_errors[k], path.protocol)
         codes, what = items.codes, "items with labels"
-        if items.seen is not None and items.seen.exact and not items.seen.seen[codes >= 0].all():
-            codes, what = np.where(items.seen.seen, -1, codes), "new items"
+        if items.seen is not None and items.seen.exact and items.seen.n_seen:
+            every = bool(items.seen.seen[codes >= 0].all())
+            codes, what = (codes, "training items") if every else (np.where(items.seen.seen, -1, codes), "new items")
         n = int((codes >= 0).sum())
         how = f"{n:,} {what}, by a classifier that is derived, not trained anew, where groups have changed"
         return Measured.of(items.cut(model).scored(), codes, how)
@@ -342,10 +257,9 @@ class Editor:
             return None
         found = TopClasses.empty(1, len(items), len(model.classes))
         found.put(0, slice(len(items)), items.cut(model).scored())
-        if held_out is not None:
-            assert isinstance(step.found, Steered)
+        if items.folds is not None and isinstance(step.found, Steered):
             for target, values in zip(found.arrays, step.found.held_out.arrays, strict=True):
-                target[0, held_out] = values
+                target[0, items.folds.tested] = values
         return found.at(0)
 
     def _kept_answers(self, model: Model) -> dict[int, TopClasses]:

@@ -17,6 +17,7 @@ from bagwise.app.index.results_data import IndexedItems
 from bagwise.app.modalities import MODALITIES
 from bagwise.app.model import Model
 from bagwise.app.model.vectorizers import WordSample
+from bagwise.app.training.folds import FoldModels
 from bagwise.app.training.group_data import class_weights_of_spread, deciding
 from bagwise.app.training.item_answers import HELD_OUT, TopClasses
 from bagwise.app.training.seen import SeenItems
@@ -26,6 +27,7 @@ from bagwise.sources.items import Item
 
 if TYPE_CHECKING:
     from bagwise.app.index.item_index import ItemIndex
+    from bagwise.app.training.steering import Steering
 
 __all__ = ["CutItems", "Items"]
 
@@ -120,6 +122,21 @@ class Items:
         """Items whose answers are those of cross-validation, by models that were not trained on them."""
         origins = np.zeros(0, np.uint8) if self._answers is None else self._answers.origins
         return origins == HELD_OUT if (origins == HELD_OUT).any() else None
+
+    @property
+    def folds(self) -> FoldModels | None:
+        """What the folds of the model's cross-validation have learned; None unless all of their items are here."""
+        folds = self.index.folds
+        return folds if folds is not None and folds.complete and (self.codes[folds.tested] >= 0).all() else None
+
+    @cached_property
+    def steering(self) -> Steering:
+        """What measures edits, if there are `folds`."""
+        from bagwise.app.training.steering import Steering  # loads scikit-learn
+
+        folds = self.folds
+        assert folds is not None
+        return Steering(self.index.model, folds, self.words.words(folds.tested), self.codes[folds.tested])
 
     @property
     def protocol(self) -> str:

@@ -15,6 +15,7 @@ from bagwise.app.explorer.workspace import Workspace
 from bagwise.app.index.index_words import CountedWords, IndexedWords
 from bagwise.app.index.item_index import index_of_fit
 from bagwise.app.model import Model
+from bagwise.app.model.editing import unedited_model
 from bagwise.app.options import FitOptions
 from bagwise.app.training.fit import Fit
 from bagwise.errors import BagwiseError
@@ -166,7 +167,8 @@ def workspace_of(
 def _items_of_fit(model: Model, fit: Fit) -> Items:
     """Return the items of a fit, with the answers of cross-validation where groups are still those of the fit."""
     same = model.hierarchy is fit.model.hierarchy
-    fit = replace(fit, model=model, held_out_top=fit.held_out_top if same else None)
+    folds = fit.folds if unedited_model(model).hierarchy is fit.model.hierarchy else ()
+    fit = replace(fit, model=model, held_out_top=fit.held_out_top if same else None, folds=folds)
     data = fit.data
     index = index_of_fit(fit, None, data.collection, FitOptions())
     words = IndexedWords.of(index) or CountedWords(model, data.histograms)

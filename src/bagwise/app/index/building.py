@@ -25,6 +25,7 @@ from bagwise.app.index.item_index import ItemIndex
 from bagwise.app.model.model import Model
 from bagwise.app.model.vectorizers import Part, Progress
 from bagwise.app.options import FitOptions
+from bagwise.app.training.folds import FoldModels
 from bagwise.app.training.item_answers import ItemAnswers
 from bagwise.app.training.items import first_labels, open_items, reading_of
 from bagwise.app.training.parts import Reading, partitions_of, transform_rows
@@ -137,7 +138,9 @@ def index_of_parted_fit(
         if fit.held_out_top is not None and index.answers is not None:
             number = {id: k for k, id in enumerate(rows.ids)}
             sampled = np.array([number[id] for id in fit.data.collection.ids], np.intp)
-            index = replace(index, answers=index.answers.with_held_out(sampled, fit.held_out_top, model))
+            folds = FoldModels.of([replace(one, test=sampled[one.test]) for one in fit.folds], len(index))
+            answers = index.answers.with_held_out(sampled, fit.held_out_top, model)
+            index = replace(index, answers=answers, folds=folds)
         index.save(path)
     return ItemIndex.load(path)
 

@@ -112,6 +112,7 @@ def with_items(index: ItemIndex, collection: Collection, histograms: Any, replac
         answers=None if index.answers is None else index.answers.with_items(model, collection, histograms),
         map=_extended(index, histograms),
         clusters=with_assigned(index, histograms),
+        folds=None if index.folds is None else index.folds.extended(len(collection)),
     )
 
 
@@ -158,6 +159,7 @@ def without_items(index: ItemIndex, ids: Sequence[str]) -> ItemIndex:
         answers=None if index.answers is None else index.answers.taken(kept),
         map=None if index.map is None else index.map.taken(kept),
         clusters=None if index.clusters is None else index.clusters.taken(kept),
+        folds=None if index.folds is None else index.folds.taken(kept),
     )
 
 

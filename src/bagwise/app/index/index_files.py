@@ -16,6 +16,7 @@ from bagwise.app.index.item_index import ItemIndex
 from bagwise.app.index.item_map import MAP_TENSORS, ItemMap
 from bagwise.app.model.files import INDEX_KIND, model_bytes, read_model
 from bagwise.app.model.model import Model
+from bagwise.app.training.folds import FOLD_TENSORS, FoldModels
 from bagwise.app.training.item_answers import ANSWER_TENSORS, UNEDITED_TENSORS, ItemAnswers
 from bagwise.app.training.items import READING
 from bagwise.errors import BagwiseError
@@ -40,6 +41,7 @@ FILE = FileKind(
         "answers": header_field("object", optional=True),
         "map": header_field("object", optional=True),
         "clusters": header_field("object", optional=True),
+        "folds": header_field("object", optional=True),
     }
     | {f"{_PREFIX}{name}": spec for name, spec in FEATURES_FILE.fields.items()},
     {
@@ -53,6 +55,7 @@ FILE = FileKind(
     | {name: replace(spec, optional=True) for name, spec in (ANSWER_TENSORS | MAP_TENSORS).items()}
     | UNEDITED_TENSORS
     | CLUSTER_TENSORS
+    | FOLD_TENSORS
     | {f"{_PREFIX}{name}": spec for name, spec in FEATURES_FILE.tensors.items()},
 )
 
@@ -89,6 +92,9 @@ def index_to_parts(index: ItemIndex) -> tuple[dict[str, Any], dict[str, Any]]:
     if index.clusters is not None:
         header["clusters"], clusters = index.clusters.to_parts()
         tensors |= clusters
+    if index.folds is not None:
+        header["folds"], folds = index.folds.to_parts()
+        tensors |= folds
     return header, tensors
 
 
@@ -115,6 +121,7 @@ def index_from_parts(
         ItemAnswers.from_parts(header.get("answers"), tensors, model),
         ItemMap.from_parts(header.get("map"), tensors),
         ItemClusters.from_parts(header.get("clusters"), tensors, model),
+        FoldModels.from_parts(header.get("folds"), tensors, model),
     )
 
 

@@ -31,6 +31,7 @@ from bagwise.app.model.files import is_item_index
 from bagwise.app.model.model import Model
 from bagwise.app.model.vectorizers import Progress
 from bagwise.app.options import FitOptions
+from bagwise.app.training.folds import FoldModels
 from bagwise.app.training.item_answers import ItemAnswers, TopClasses
 from bagwise.app.training.items import first_labels, reading_of
 from bagwise.errors import BagwiseError, parameter_name, unknown_name
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from bagwise.app.index.shared_terms import Shared
     from bagwise.app.training.evaluate import Evaluation
     from bagwise.app.training.fit import Fit
+    from bagwise.app.training.validating import Fold
 
 __all__ = ["SIMILARITIES", "Found", "ItemIndex", "index_of_fit"]
 
@@ -99,6 +101,8 @@ class ItemIndex:
         The items in two dimensions, see `with_map`.
     clusters : ItemClusters or None
         Clusters of the items with their names, see `with_clusters`.
+    folds : FoldModels or None
+        What the folds of the model's cross-validation have learned.
 
     Examples
     --------
@@ -121,6 +125,7 @@ class ItemIndex:
     answers: ItemAnswers | None = None
     map: ItemMap | None = None
     clusters: ItemClusters | None = None
+    folds: FoldModels | None = None
 
     @classmethod
     def build(
@@ -135,6 +140,7 @@ class ItemIndex:
         metric: str | None = None,
         settings: BlendSettings | None = None,
         held_out: TopClasses | None = None,
+        folds: Sequence[Fold] = (),
         answered: bool = True,
     ) -> ItemIndex:
         """Index items.
@@ -157,6 +163,8 @@ class ItemIndex:
             For classes.
         held_out : TopClasses, default=None
             Answers of cross-validation for the first items, see `Fit.held_out_top`.
+        folds : sequence of Fold, default=()
+            Of the cross-validation that gave these answers, see `Fit.folds`.
         answered : bool, default=True
             Whether the index has answers for the items.
 
@@ -174,7 +182,9 @@ class ItemIndex:
         add_rows(index, model, histograms, by, blend, scores)
         labels, reading = first_labels(collection), reading_of(options)
         answers = ItemAnswers.of(model, collection, histograms, held_out) if answered else None
-        return cls(model, index, tuple(collection.ids), labels, os.fspath(source), reading, by, blend, answers)
+        kept = FoldModels.of(folds, len(collection))
+        place = os.fspath(source)
+        return cls(model, index, tuple(collection.ids), labels, place, reading, by, blend, answers, folds=kept)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -616,4 +626,5 @@ def index_of_fit(fit: Fit, evaluation: Evaluation | None, source: Any, options: 
         both = [histograms, evaluation.histograms]
         histograms = sp.vstack(both, format="csr") if sp.issparse(histograms) else np.concatenate(both)
     place = "" if isinstance(source, Collection) or is_frame(source) else absolute(source)
-    return ItemIndex.build(fit.model, collection, histograms, source=place, options=options, held_out=fit.held_out_top)
+    found = {"held_out": fit.held_out_top, "folds": fit.folds}
+    return ItemIndex.build(fit.model, collection, histograms, source=place, options=options, **found)

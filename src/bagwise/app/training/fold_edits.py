@@ -48,8 +48,9 @@ class FoldEdits:
     >>> model = Model(modality="table", hierarchy=hierarchy, n_groups=3)
     >>> edits = FoldEdits(model, [(Hierarchy(5, [[3, 4], [1, 2], [0, 1], [0, 3]], [4, 3, 2, 1]), None)])
     >>> edited = model.apply([{"edit": "join", "n_groups": 3, "groups": [1, 2]}])
-    >>> edited.lookup, edits.labels(edited)
-    (array([0, 0, 1, 1, 1]), ([array([0, 1, 1, 1, 1])], 0))
+    >>> ((hierarchy, n),), left_out = edits.hierarchies(edited)
+    >>> edited.lookup, hierarchy.cut(n), left_out
+    (array([0, 0, 1, 1, 1]), array([0, 1, 1, 1, 1]), 0)
     """
 
     def __init__(self, model: Model, folds: Sequence[tuple[Hierarchy, GroupStatistics | None]]) -> None:
@@ -64,8 +65,8 @@ class FoldEdits:
         self._mass = mass + (mass.mean() * 1e-6 or 1.0)  # words without any tell groups apart as well
         self._known: OrderedDict[str, tuple[list[EditState], int]] = OrderedDict()
 
-    def labels(self, model: Model) -> tuple[list[Words], int]:
-        """Return the groups of words in each fold after the edits of a model, and how many edits were left out."""
+    def hierarchies(self, model: Model) -> tuple[list[tuple[Hierarchy, int]], int]:
+        """Return the hierarchy of each fold after the edits of a model, where it is cut, and how many were left out."""
         edits = model.edits
         keys = [json.dumps(edits[:k], sort_keys=True) for k in range(len(edits) + 1)]
         done = next((k for k in range(len(edits), 0, -1) if keys[k] in self._known), 0)
@@ -79,7 +80,7 @@ class FoldEdits:
             if len(self._known) > _MOST_STATES:
                 self._known.popitem(last=False)
         sized = self._sized(states, state_after(model, len(edits)), len(edits), model.n_groups)
-        return [state.hierarchy.cut(state.n_groups) for state in sized], left_out
+        return [(state.hierarchy, state.n_groups) for state in sized], left_out
 
     def _sized(self, states: Sequence[EditState], own: EditState, k: int, n: int) -> list[EditState]:
         """Return the states at n groups of the model: at as many, unless one of k edits has made their number differ.

@@ -15,6 +15,7 @@ from bagwise.app.model.editing import unedited_model
 from bagwise.app.model.model import Head, Model
 from bagwise.app.training.seen import SeenItems, seen_items
 from bagwise.errors import BagwiseError
+from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.sizes import path_sizes
 from bagwise.sources.collection import Collection
 
@@ -355,11 +356,14 @@ class Steered(Measured):
         See `Model.calibration`.
     held_out : TopClasses
         Answers for the items by the folds that did not train on them, arrays of shape (n_items,).
+    models : tuple of (Hierarchy, int, Head)
+        Of each fold: its edited hierarchy, where it is cut, and the classifier of these groups.
     """
 
     head: Head
     sharpness: float
     held_out: TopClasses
+    models: tuple[tuple[Hierarchy, int, Head], ...] = ()
 
     def put_into(self, model: Model) -> Model:
         """Return the model with this classifier and its calibration at its number of groups."""

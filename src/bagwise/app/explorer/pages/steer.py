@@ -65,7 +65,6 @@ def routes(space: Workspace) -> list[BaseRoute]:
     }
     return [
         Route("/api/steer", reading(opened)),
-        Route("/api/steer/progress", reading(lambda query, path: editor.progress)),
         *(Route(f"/api/steer/{name}", changing(change), methods=["POST"]) for name, change in changes.items()),
     ]
 
@@ -110,14 +109,14 @@ def _n_clusters(given: dict[str, Any]) -> int | None:
 
 def steer(editor: Editor, n: int | None) -> dict[str, Any]:
     """Return the edits with the errors before and after each, what is locked and required, and where it is saved."""
-    shown, progress = editor.shown, editor.progress
+    shown = editor.shown
     space = shown.space
     cut, found = space.cut(n), shown.steps[-1].found
     return {
         "revision": space.revision,
         "n_groups": space.model.n_groups,
         "read_only": editor.read_only,
-        "progress": progress,
+        "why_not": editor.why_not,
         "now": measured(found),
         "edits": _edits(shown),
         "n_edits": len(space.model.edits) + (0 if space.clusters is None else len(space.clusters.edits)),

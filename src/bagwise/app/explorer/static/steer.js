@@ -8,35 +8,11 @@ import { barsFigure } from "./figures.js";
 import { groupRows } from "./groups.js";
 
 const PART = 60;
-const AGAIN = 700; // milliseconds between questions how far the training is
 
 export async function show(facts) {
   const n = facts.n_groups;
   const [told, groups] = await Promise.all([api("steer", { n }), api("groups", { n, most: PART })]);
-  const place = h("div", {});
-  let stopped = false;
-  const draw = (now) => place.replaceChildren(...state(facts, now));
-  draw(told);
-  const watch = async () => {
-    if (stopped) return;
-    try {
-      const progress = await api("steer/progress");
-      if (stopped) return;
-      if (progress.ready || progress.why_not) draw(await api("steer", { n }));
-      else {
-        const bar = place.querySelector("progress");
-        if (bar) Object.assign(bar, { max: Math.max(progress.total, 1), value: progress.done });
-        setTimeout(watch, AGAIN);
-      }
-    } catch {
-      setTimeout(watch, 5 * AGAIN);
-    }
-  };
-  return {
-    content: [h("h1", {}, "Steer"), lead(facts), place, list(facts, groups)],
-    shown: () => !told.progress.ready && !told.progress.why_not && setTimeout(watch, AGAIN),
-    leave: () => { stopped = true; },
-  };
+  return { content: [h("h1", {}, "Steer"), lead(facts), h("div", {}, state(facts, told)), list(facts, groups)] };
 }
 
 function lead(facts) {
@@ -53,12 +29,8 @@ function state(facts, told) {
 const shownError = (found) => (found ? `${percent(found.error)} ± ${percent(found.standard_error)}` : "–");
 
 function error(told) {
-  const { progress, now } = told;
-  if (progress.why_not) return h("p", { class: "quiet" }, progress.why_not);
-  if (!progress.ready) {
-    return h("div", {}, h("label", {}, "Finding the groups of each fold of cross-validation, with which edits are measured ",
-      h("progress", { max: Math.max(progress.total, 1), value: progress.done })), h("p", { class: "small" }, "Edits made now are measured when this is done."));
-  }
+  if (told.why_not) return h("p", { class: "quiet" }, told.why_not);
+  const now = told.now;
   return h("div", {}, h("p", { class: "figure" }, h("span", { class: "quiet" }, "Error at "), plural(told.n_groups, "group"), ": ", h("strong", {}, shownError(now))),
     now ? h("p", { class: "small" }, `${now.protocol}. Errors before and after an edit are found in this way.`) : null);
 }
