@@ -103,10 +103,12 @@ def rounded_to_sum(values: Sequence[float], total: float, digits: int) -> list[f
     return [round(number * unit, digits) for number in lower]
 
 
-def rounded_sums(explanation: Any, n_groups: int, label: str) -> list[tuple[str, float, float]]:
+def rounded_sums(
+    explanation: Any, n_groups: int, label: str, against: str | None = None
+) -> list[tuple[str, float, float]]:
     """Return the rows of `Explanation.sums`, rounded to three digits so that they add up to the rounded scores."""
-    names, *columns = zip(*explanation.sums(n_groups, label), strict=True)
-    other = explanation.runner_up if label == explanation.predicted else explanation.predicted
+    names, *columns = zip(*explanation.sums(n_groups, label, against), strict=True)
+    other = against or (explanation.runner_up if label == explanation.predicted else explanation.predicted)
     rounded = [
         rounded_to_sum(column, explanation.score_of(name), 3)
         for column, name in zip(columns, (label, other), strict=True)

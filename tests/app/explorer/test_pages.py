@@ -162,11 +162,12 @@ def test_explanations_say_whether_their_model_has_seen_the_item(space, stored, a
         assert told[1].startswith("the final model at 5 groups")
         assert other in told[1]
     assert "is not known" in pages.items.item(Workspace(space.model, with_seen(held, None)), 5, 0)["explains"]
-    for number in (0, 1):  # predicted by the folds, explained by the model
+    for number in (0, 1):  # predicted by the folds, explained by them
         told = pages.items.item(stored, 5, number)
         assert told["held_out"]
-        assert told["explains"] == "the final model at 5 groups, which was trained on this item"
-    assert pages.items.item(stored, 1, 0)["explains"].startswith("the final model at 1 group,")
+        assert told["by_fold"]
+        assert told["explains"] == "the held-out answer, by a model that has not seen this item, at 5 groups"
+    assert pages.items.item(stored, 1, 0)["explains"].endswith("has not seen this item, at 2 groups")  # which are known
     told = answer("/api/search?n=5", method="POST", body=b"apple pear", content_type="text/plain")
     assert told["explains"].startswith("the final model at 5 groups")
 

@@ -98,7 +98,8 @@ def test_an_item_with_a_hostile_name(opened):
         why = answer_of(opened, f"/api/items/{number}?n=5{of}")["why"]
         assert names["item"].id == opened.ids[number]
         assert names["why"].predicted == why["predicted"]
-        assert names["term"].name in opened.model.cut(5).group_names()
+        by = opened.items.answered_by(opened.model.cut(5), number) or opened.model.cut(5)
+        assert names["term"].name in by.group_names()
 
 
 @pytest.mark.parametrize("query", ["", "&by=words", "&by=groups", "&by=groups&metric=chi2"])

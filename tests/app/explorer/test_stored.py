@@ -13,6 +13,7 @@ from bagwise.app.explorer import Workspace, open_workspace, pages
 from bagwise.app.explorer.app import make_app, prepare
 from bagwise.app.explorer.python_lines import overview_lines
 from bagwise.app.index.item_index import index_of_fit
+from bagwise.errors import BagwiseError
 from explorer_requests import respond
 from small_sources import table, write_image_folder, write_table
 
@@ -37,7 +38,7 @@ def test_an_index_shows_what_its_source_does(stored, space):
     check_groups(stored, space, (1, 2, 5, 7, 10, space.model.hierarchy.n_words))
     assert pages.groups.hierarchy(stored) == pages.groups.hierarchy(space)
     for number in (0, 3, len(space.items) - 1):
-        same = ("text", "why", "id", "label", "training")
+        same = ("id", "label", "training")
         one, other = (pages.items.item(opened, 5, number) for opened in (stored, space))
         assert {name: one[name] for name in same} == {name: other[name] for name in same}
         for by in ("words", "classes", "both"):
@@ -175,3 +176,57 @@ def test_measurements_have_the_answers_of_their_index(tmp_path):
     told = []
     assert open_workspace(path, note=told.append).items is None
     assert "no items are shown" in told[0]
+
+
+def test_held_out_answers_are_explained_by_the_models_that_gave_them(stored):
+    n_wrong = 0
+    for n in stored.model.path.sizes:
+        for number in range(len(stored.items)):
+            told = pages.items.item(stored, n, number)
+            why, classes = told["why"], stored.model.classes
+            assert told["by_fold"]
+            assert why["predicted"] == told["predicted"]
+            assert (why["score"], why["margin"]) == pytest.approx((told["score"], told["margin"]), rel=2e-3, abs=2e-3)
+            assert (why["of"], why["than"] is None) == (classes.index(told["predicted"]), told["right"])
+            total = why["intercept"] + why["rest"] + sum(one["contribution"] for one in why["groups"])
+            assert why["of_score"] == pytest.approx(total, abs=1e-5)
+            if told["right"]:
+                continue
+            n_wrong += 1
+            alone = pages.items.item(stored, n, number, than="none")["why"]
+            other = pages.items.item(stored, n, number, why["than"])["why"]
+            assert classes[why["than"]] == told["label"]
+            assert alone["of_score"] == why["score"]
+            assert why["of_score"] == pytest.approx(alone["of_score"] - other["of_score"], abs=1e-6)
+    assert n_wrong > 0
+
+
+def test_an_index_explains_its_items(stored, explored):
+    index, names = ItemIndex.load(explored), {}
+    for number in (0, len(index) - 1):
+        told = pages.items.item(stored, 5, number)["why"]
+        by_id, by_number = index.explain(index.ids[number], 5), index.explain(number, 5)
+        assert by_id.predicted == by_number.predicted == told["predicted"]
+        assert by_id.score == told["score"]
+        assert index.answered_by(number, 5).hierarchy != index.model.hierarchy
+        exec(compile(pages.items.item_lines(stored, 5, number, None), "lines", "exec"), names)
+        assert names["why"].score == told["score"]
+    with pytest.raises(BagwiseError, match="no item 'nothing'"):
+        index.explain("nothing")
+    new = dataclasses.replace(index, folds=None)
+    assert new.answered_by(0) is None
+    assert new.explain(0, 5).score == index.model.cut(5).explain(stored.items.item(0)).score
+
+
+def test_answers_of_edited_groups_are_explained(tmp_path, explored):
+    index = ItemIndex.load(shutil.copy(explored, tmp_path / "edited.index"))
+    space = open_workspace(tmp_path / "edited.index")
+    space.editor.edit({"edit": "join", "n_groups": 5, "groups": [0, 2]}, 0)
+    again = ItemIndex.load(tmp_path / "edited.index")
+    for number in range(0, len(index), 5):
+        told = pages.items.item(space.editor.space, 4, number)
+        assert told["by_fold"]
+        assert told["why"]["predicted"] == told["predicted"]
+        assert told["why"]["score"] == pytest.approx(told["score"], rel=2e-3, abs=2e-3)
+        assert again.explain(number, 4).score == pytest.approx(told["why"]["score"])
+        assert again.explain(number, 50).score == index.explain(number, 50).score  # as before

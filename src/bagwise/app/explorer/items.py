@@ -138,6 +138,12 @@ class Items:
         assert folds is not None
         return Steering(self.index.model, folds, self.words.words(folds.tested), self.codes[folds.tested])
 
+    def answered_by(self, model: Model, number: int) -> Model | None:
+        """Return the model of the fold that gave the held-out answer for an item; see `ItemIndex.answered_by`."""
+        if not self.stored:
+            return None
+        return self.index.answered_by(number, model.n_groups, None if self.folds is None else lambda: self.steering)
+
     @property
     def protocol(self) -> str:
         """How those answers were found."""

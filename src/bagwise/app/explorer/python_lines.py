@@ -347,16 +347,22 @@ def _compared(lines: Lines, query: ItemQuery, found: Comparison) -> list[str]:
     return wanted
 
 
-def item_lines(space: Workspace, n: int | None, number: int, label: int | None) -> str:
+def item_lines(space: Workspace, n: int | None, number: int, label: int | None, than: int | str = "") -> str:
     """Why one item gets its class."""
     lines = Lines(space, n).items()
     lines.add(f"item = items[items.ids.index({space.ids[number]!r})]")
     if lines.cut.model.n_groups not in lines.cut.model.heads:
         return str(lines.add("content = item.load()"))
-    named = "" if label is None else repr(lines.cut.model.classes[label])
-    lines.add("why = model.explain(item)", f"for term in why.groups({named}):")
-    lines.add("    print(term.name, term.contribution)", "change = why.changes()")
-    return str(lines)
+    classes, items = lines.cut.model.classes, space.items
+    assert items is not None
+    if than == "" and label is None and items.codes[number] not in (-1, int(lines.cut.answers.predicted[number])):
+        than = int(items.codes[number])
+    named = [] if label is None else [repr(classes[label])]
+    named += [f"against={classes[than]!r}"] if isinstance(than, int) else []
+    at = lines.cut.model.n_groups
+    lines.add(f"why = index.explain({number}, {at}, content=item)" if lines.stored else "why = model.explain(item)")
+    lines.add(f"for term in why.groups({', '.join(named)}):", "    print(term.name, term.contribution)")
+    return str(lines.add("change = why.changes()"))
 
 
 def cluster_lines(space: Workspace) -> str:

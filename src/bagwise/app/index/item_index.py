@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,12 +27,13 @@ from bagwise.app.index.index_features import (
 )
 from bagwise.app.index.item_clusters import ItemClusters
 from bagwise.app.index.item_map import ItemMap
+from bagwise.app.model.editing import unedited_model
 from bagwise.app.model.files import is_item_index
 from bagwise.app.model.model import Model
 from bagwise.app.model.vectorizers import Progress
 from bagwise.app.options import FitOptions
 from bagwise.app.training.folds import FoldModels
-from bagwise.app.training.item_answers import ItemAnswers, TopClasses
+from bagwise.app.training.item_answers import HELD_OUT, ItemAnswers, TopClasses
 from bagwise.app.training.items import first_labels, reading_of
 from bagwise.errors import BagwiseError, parameter_name, unknown_name
 from bagwise.retrieval.bag_index import BagIndex
@@ -43,8 +44,10 @@ from bagwise.sources.frames import is_frame
 
 if TYPE_CHECKING:
     from bagwise.app.index.shared_terms import Shared
+    from bagwise.app.model.explanation import Explanation
     from bagwise.app.training.evaluate import Evaluation
     from bagwise.app.training.fit import Fit
+    from bagwise.app.training.steering import Steering
     from bagwise.app.training.validating import Fold
 
 __all__ = ["SIMILARITIES", "Found", "ItemIndex", "index_of_fit"]
@@ -339,6 +342,91 @@ class ItemIndex:
         from bagwise.app.index.shared_terms import shared_terms
 
         return shared_terms(self, query, numbers, self.wanted(by), cut)
+
+    def answered_by(
+        self, number: int, n_groups: int | None = None, steering: Callable[[], Steering] | None = None
+    ) -> Model | None:
+        """Return the model that gave the held-out answer for an item, which has not seen it.
+
+        Parameters
+        ----------
+        number : int
+            Of the item, from 0.
+        n_groups : int, default=None
+            Number of groups; answers may be for the nearest one that has some. None: that of the model.
+        steering : callable, default=None
+            Returns what measures edits, if it is there already.
+
+        Returns
+        -------
+        model : Model or None
+            With the groups and the classifier of the fold of cross-validation that tested the item. None if there is no
+            held-out answer, or if that of the fold is not kept: the answer is explained by the model of the index then.
+        """
+        folds, answers = self.folds, self.answers
+        place = None if answers is None else answers.nearest(n_groups or self.model.n_groups)
+        if folds is None or answers is None or place is None or answers.origins[number] != HELD_OUT:
+            return None
+        size = answers.sizes[place]
+        cut, original = self.model.cut(size), unedited_model(self.model)
+        if size >= original.hierarchy.min_groups and np.array_equal(original.hierarchy.cut(size), cut.lookup):
+            return folds.model(original, number, size)
+        if steering is None:
+            steering = self._steering()
+        return None if steering is None else steering().answered_by(cut, number)
+
+    def _steering(self) -> Callable[[], Steering] | None:
+        """Return what makes the folds measure edits; None if words or items for it are missing."""
+        from bagwise.app.index.index_words import IndexedWords
+        from bagwise.app.training.steering import Steering  # loads scikit-learn
+
+        words, folds = IndexedWords.of(self), self.folds
+        if words is None or folds is None or not folds.complete:
+            return None
+        codes = np.array([self.model.classes.index(self.labels[k]) for k in np.flatnonzero(folds.tested).tolist()])
+        return partial(Steering, self.model, folds, words.words(folds.tested), codes)
+
+    def explain(self, item: int | str, n_groups: int | None = None, *, content: Any = None) -> Explanation:
+        """Explain the answer for an item, by the model that gave it.
+
+        Items that the model was learned from have answers of cross-validation, which a model gave that has not seen
+        the item (`answered_by`); others have those of the model.
+
+        Parameters
+        ----------
+        item : int or str
+            The number of the item, from 0, or its id.
+        n_groups : int, default=None
+            See `answered_by`.
+        content : Item, str, array or histogram, default=None
+            The item itself, as `Model.explain` takes it. None: it is read where it was when it was indexed.
+
+        Returns
+        -------
+        why : Explanation
+
+        Examples
+        --------
+        >>> from bagwise.sources import Collection
+        >>> from bagwise.app import fit_model
+        >>> from bagwise.app.index.item_index import index_of_fit
+        >>> from bagwise.app.options import FitOptions
+        >>> rows = Collection.from_matrix(np.array([[4, 1, 0], [1, 0, 5]] * 3), list("abcdef"), ["cat", "dog"] * 3)
+        >>> index = index_of_fit(fit_model(rows, n_groups=2, folds=3).fit_, None, rows, FitOptions())
+        >>> index.explain("a", content=[[4, 1, 0]]).predicted
+        'cat'
+        """
+        from bagwise.app.index.results_data import IndexedItems
+
+        if isinstance(item, str) and item not in self.ids:
+            raise BagwiseError(f"The index has no item {item!r:.100}. Its {len(self):,} ids are in its `ids`.")
+        number = self.ids.index(item) if isinstance(item, str) else check_integer(item, "item", 0, len(self) - 1)
+        model = self.answered_by(number, n_groups) or self.model.cut(n_groups or self.model.n_groups)
+        if content is None and (content := IndexedItems(self).by_id.get(self.ids[number])) is None:
+            place = self.source or "an unknown place"
+            raise BagwiseError(f"{self.ids[number]} is not in {place} any more. Give it as content.")
+        why = model.explain(content)
+        return why[0] if isinstance(why, list) else why
 
     def compared_by_groups(self, model: Model, features: Any, metric: str = "hellinger") -> ItemIndex:
         """Return an index of the same items that compares them by groups of a cut of the model.

@@ -53,7 +53,8 @@ class Explanation:
     The score of a class is its intercept plus the contributions of all groups: weight of the group times its
     feature, summed over the cells of a pyramid. The contribution of a group is divided among its words in the item
     in proportion to their weighted counts, and that of a word among its places, in proportion to what each counts
-    for it. The methods take the name or the number of a class; None is the predicted one.
+    for it. The methods take the name or the number of a class; None is the predicted one. With `against`, another
+    class, all of this is of the difference of both scores: why the item is rather of the one than of the other.
 
     Parameters
     ----------
@@ -149,33 +150,38 @@ class Explanation:
         """The difference between the highest score and the second highest."""
         return self.score - self.runner_up_score
 
-    def score_of(self, label: str | int | None) -> float:
+    def score_of(self, label: str | int | None, against: str | int | None = None) -> float:
         """Return the score of a class."""
-        return float(self.scores[self._number(label)])
+        return float(self._of(self.scores, label, against))
 
-    def intercept_of(self, label: str | int | None) -> float:
+    def intercept_of(self, label: str | int | None, against: str | int | None = None) -> float:
         """Return the intercept of a class."""
-        return float(self.intercepts[self._number(label)])
+        return float(self._of(self.intercepts, label, against))
 
-    def contributions(self, label: str | int | None = None) -> NDArray[np.float64]:
+    def contributions(self, label: str | int | None = None, against: str | int | None = None) -> NDArray[np.float64]:
         """Return the contribution of each group to the score of a class; intercept and contributions add up to it."""
-        return sum_cells(self._products(label)[np.newaxis], len(self.group_names))[0]
+        return sum_cells(self._products(label, against)[np.newaxis], len(self.group_names))[0]
 
-    def groups(self, label: str | int | None = None) -> list[GroupTerm]:
+    def groups(self, label: str | int | None = None, against: str | int | None = None) -> list[GroupTerm]:
         """Return the groups that contribute to the score of a class, the largest absolute contribution first."""
-        added = self.contributions(label)
+        added = self.contributions(label, against)
         order = np.argsort(-np.abs(added), kind="stable")
         return [GroupTerm(int(g), str(self.group_names[g]), float(added[g])) for g in order if added[g] != 0]
 
-    def sums(self, n_groups: int, label: str | None = None) -> list[tuple[str, float, float]]:
-        """Return what adds up to the score of a class, and the same terms of the runner-up, or of the predicted class.
+    def sums(
+        self, n_groups: int, label: str | None = None, against: str | None = None
+    ) -> list[tuple[str, float, float]]:
+        """Return what adds up to the score of a class, and the same terms of another one.
 
         Parameters
         ----------
         n_groups : int
-            Groups with a row of their own, those with the largest absolute contributions.
+            Groups with a row of their own, those with the largest absolute contributions; with `against`, those whose
+            contributions to both differ most.
         label : str, default=None
             None: the predicted class.
+        against : str, default=None
+            The other class. None: the runner-up, or the predicted class if that is not `label`.
 
         Returns
         -------
@@ -183,9 +189,9 @@ class Explanation:
             The intercept, groups, and the sum of all other groups, if there are any.
         """
         first = self.predicted if label is None else label
-        other = self.runner_up if first == self.predicted else self.predicted
+        other = against or (self.runner_up if first == self.predicted else self.predicted)
         added, others = self.contributions(first), self.contributions(other)
-        order = np.argsort(-np.abs(added), kind="stable")
+        order = np.argsort(-np.abs(added if against is None else added - others), kind="stable")
         shown = [k for k in order[:n_groups] if added[k] != 0 or others[k] != 0]
         rest = np.setdiff1d(np.flatnonzero((added != 0) | (others != 0)), shown)
         rows = [("intercept", self.intercept_of(first), self.intercept_of(other))]
@@ -195,27 +201,29 @@ class Explanation:
             rows.append((name, float(added[rest].sum()), float(others[rest].sum())))
         return rows
 
-    def words(self, label: str | int | None = None) -> list[WordTerm]:
+    def words(self, label: str | int | None = None, against: str | int | None = None) -> list[WordTerm]:
         """Return the words of the item with their contributions, the largest absolute contribution first.
 
         The contributions of the words of a group add up to that of the group.
         """
         terms, n = self.terms, len(self.group_names)
         pairs, inverse = np.unique(terms.words * n + terms.features % n, return_inverse=True)
-        sums = np.bincount(inverse, self._shares(label), len(pairs))
+        sums = np.bincount(inverse, self._shares(label, against), len(pairs))
         names = self.word_names
         order = np.argsort(-np.abs(sums), kind="stable")
         numbers = [(*divmod(int(pairs[k]), n), float(sums[k])) for k in order]
         return [WordTerm(w, None if names is None else str(names[w]), g, added) for w, g, added in numbers]
 
-    def places(self, label: str | int | None = None) -> list[Span] | list[Patch] | list[Column]:
+    def places(
+        self, label: str | int | None = None, against: str | int | None = None
+    ) -> list[Span] | list[Patch] | list[Column]:
         """Return the parts of the item with their parts of the score.
 
         Texts have spans of tokens in the original text, images have patches in pixels of the original image, rows of
         tables have columns. There are none for videos, for images by a descriptor that counts words itself (`LBPD5`),
         for bags, and for histograms, except those of tables.
         """
-        return [] if self.content is None else self.content.places(self.terms, self._shares(label))
+        return [] if self.content is None else self.content.places(self.terms, self._shares(label, against))
 
     def changes(self, by: str = "words", most: int = 64) -> Change | None:
         """Return few words or groups of the item without which it gets another class.
@@ -251,7 +259,7 @@ class Explanation:
 
         return changing_moves(self)
 
-    def to_dict(self, label: str | None = None) -> dict[str, Any]:
+    def to_dict(self, label: str | None = None, against: str | None = None) -> dict[str, Any]:
         """Return the explanation as JSON values: of one class, or of the predicted class and the runner-up.
 
         The latter has what would change the answer too (`changes` of words, and `moves`).
@@ -264,13 +272,14 @@ class Explanation:
                 answer["changes"] = None if change is None else change.to_dict()
                 answer["moves"] = [move._asdict() for move in self.moves()]
             return answer if self.probability is None else answer | {"probability": self.probability}
-        return {
+        told = {} if against is None else {"against": against}
+        return told | {
             "class": label,
-            "score": self.score_of(label),
-            "intercept": self.intercept_of(label),
-            "groups": [term._asdict() for term in self.groups(label)],
-            "words": [term._asdict() for term in self.words(label)],
-            "places": [place._asdict() for place in self.places(label)],
+            "score": self.score_of(label, against),
+            "intercept": self.intercept_of(label, against),
+            "groups": [term._asdict() for term in self.groups(label, against)],
+            "words": [term._asdict() for term in self.words(label, against)],
+            "places": [place._asdict() for place in self.places(label, against)],
         }
 
     def _number(self, label: str | int | None) -> int:
@@ -282,13 +291,18 @@ class Explanation:
             return self.classes.index(label)
         return int(label)
 
-    def _products(self, label: str | int | None) -> NDArray[np.float64]:
-        """Return the contribution of each feature."""
-        return self.coef[self._number(label)].astype(np.float64) * self.features.astype(np.float64)
+    def _of(self, rows: NDArray[Any], label: str | int | None, against: str | int | None) -> Any:
+        """Return the row of a class, less that of another one."""
+        own = rows[self._number(label)].astype(np.float64)
+        return own if against is None else own - rows[self._number(against)].astype(np.float64)
 
-    def _shares(self, label: str | int | None) -> NDArray[np.float64]:
+    def _products(self, label: str | int | None, against: str | int | None = None) -> NDArray[np.float64]:
+        """Return the contribution of each feature."""
+        return np.asarray(self._of(self.coef, label, against) * self.features.astype(np.float64))
+
+    def _shares(self, label: str | int | None, against: str | int | None = None) -> NDArray[np.float64]:
         """Return the contribution of each word of `terms`."""
-        return self._products(label)[self.terms.features] * self.terms.shares
+        return self._products(label, against)[self.terms.features] * self.terms.shares
 
     def __repr__(self) -> str:
         n = np.count_nonzero(self.contributions())

@@ -143,6 +143,7 @@ def render_explanation(
     content: Any = None,
     label: str | None = None,
     class_name: str | None = None,
+    against: str | None = None,
     facts: dict[str, str] | None = None,
 ) -> str:
     """Render an explanation as an HTML page. Needs ``bagwise[app]``.
@@ -159,6 +160,8 @@ def render_explanation(
         Its true class, if known.
     class_name : str, default=None
         The class whose score is explained. None: the predicted one.
+    against : str, default=None
+        Another class: the difference of both scores is explained. None: the score.
     facts : mapping of str to str, default=None
 
     Returns
@@ -167,7 +170,7 @@ def render_explanation(
         See `render_report`.
     """
     shown = explanation.predicted if class_name is None else class_name
-    places = explanation.places(shown)
+    places = explanation.places(shown, against)
     context: dict[str, Any] = {"pieces": None, "picture": None, "heat": None, "columns": None}
     if isinstance(content, str):
         context["pieces"] = marked_text(content, places)
@@ -178,8 +181,9 @@ def render_explanation(
         }
     elif content is None and places and hasattr(places[0], "value"):
         context["columns"] = sorted(places, key=lambda column: -abs(column.weight))[:_N_WORDS]
-    rows = rounded_sums(explanation, _N_GROUPS, shown)
-    words = [term for term in explanation.words(shown) if term.name is not None] if context["columns"] is None else []
+    rows = rounded_sums(explanation, _N_GROUPS, shown, against)
+    words = [] if context["columns"] is not None else explanation.words(shown, against)
+    words = [term for term in words if term.name is not None]
     return render_page(
         "explanation.html.j2",
         explanation=explanation,
@@ -187,7 +191,8 @@ def render_explanation(
         label=label,
         shown=shown,
         score=explanation.score_of(shown),
-        other=explanation.runner_up if shown == explanation.predicted else explanation.predicted,
+        against=against,
+        other=against or (explanation.runner_up if shown == explanation.predicted else explanation.predicted),
         rows=rows,
         largest=max((abs(value) for _, *values in rows for value in values), default=0.0),
         words=words[:_N_WORDS],

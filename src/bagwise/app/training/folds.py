@@ -21,7 +21,7 @@ from bagwise.merging.hierarchy import Hierarchy
 if TYPE_CHECKING:
     from bagwise.app.training.validating import Fold
 
-__all__ = ["FOLD_TENSORS", "FoldModels", "fold_model"]
+__all__ = ["FOLD_TENSORS", "NO_FOLD", "FoldModels", "fold_model"]
 
 NO_FOLD = 255
 # Classifiers and statistics that are kept, of all folds together; hierarchies take 4 or 8 bytes a word and fold more.
@@ -204,5 +204,5 @@ def fold_model(model: Model, hierarchy: Hierarchy, n_groups: int, head: Head) ->
     other.__dict__.pop("lookup", None)
     told = {name: value for name, value in other.provenance.items() if name != "derived_head"}
     other._set(hierarchy=hierarchy, n_groups=n_groups, heads={n_groups: head}, provenance=told)
-    other._set(calibration={}, path=None, given_names={}, group_statistics=None)
+    other._set(calibration={}, path=None, given_names={}, group_statistics=None, fit_=None)
     return other

@@ -85,11 +85,11 @@ class Steering:
     Examples
     --------
     >>> from bagwise.sources import Collection
-    >>> from bagwise.app import ItemIndex, fit_model
+    >>> from bagwise.app import fit_model
     >>> X = np.random.default_rng(0).poisson([[4, 1, 2, 0], [1, 3, 0, 2]] * 10)
     >>> rows = Collection.from_matrix(X, [f"row{k}" for k in range(20)], [("cat",), ("dog",)] * 10)
     >>> model = fit_model(rows, n_groups=3, folds=4, criterion="classifier")
-    >>> folds = FoldModels.of(model.result.folds, 20)
+    >>> folds = FoldModels.of(model.fit_.folds, 20)
     >>> steering = Steering(model, folds, model.weighting.apply(model.histograms(rows)), np.array([0, 1] * 10))
     >>> found = steering.measure(model.apply([{"edit": "join", "n_groups": 3, "groups": [0, 1]}]))
     >>> found.protocol

@@ -20,6 +20,7 @@ from bagwise.app.explorer.requests import MOST_ROWS, answer_json, maybe_number, 
 from bagwise.app.explorer.workspace import Cut, Workspace
 from bagwise.app.modalities import MODALITIES
 from bagwise.app.model.changes import Change
+from bagwise.app.model.groups import names_differ
 from bagwise.app.report.explained import fades, marked_text, spread_weights
 from bagwise.app.training.seen import SeenItems
 from bagwise.display.pictures import photograph
@@ -56,7 +57,10 @@ def routes(space: Workspace) -> list[BaseRoute]:
 
     return [
         Route("/api/items", reading(lambda q, _: items(space, n(q), _query(q)))),
-        Route("/api/items/{number:int}", reading(lambda q, p: item(space, n(q), p["number"], maybe_number(q, "of")))),
+        Route(
+            "/api/items/{number:int}",
+            reading(lambda q, p: item(space, n(q), p["number"], maybe_number(q, "of"), _than(q))),
+        ),
         Route("/api/items/{number:int}/picture", safe(picture)),
         Route("/api/python/items", reading(lambda q, _: {"lines": python(space, q)})),
     ]
@@ -84,6 +88,13 @@ def _query(query: QueryParams) -> ItemQuery:
     )
 
 
+def _than(query: QueryParams) -> int | str:
+    """Return the class that another one is compared with, "none", or "" if nothing was said."""
+    if query.get("than", "") in ("", "none"):
+        return query.get("than", "")
+    return number_or(query, "than", 0)
+
+
 def python(space: Workspace, query: QueryParams) -> str:
     """Return the Python lines of the page."""
     n, asked, number = size_of(query), _query(query), maybe_number(query, "item")
@@ -91,11 +102,12 @@ def python(space: Workspace, query: QueryParams) -> str:
     if space.items is None:
         raise BagwiseError("There are no items.")
     if number is not None:
-        label = maybe_number(query, "of")
+        label, than = maybe_number(query, "of"), _than(query)
         check_number(space, number)
-        if label is not None:
-            cut.check_class(label)
-        return item_lines(space, n, number, label)
+        for one in (label, than):
+            if isinstance(one, int):
+                cut.check_class(one)
+        return item_lines(space, n, number, label, than)
     with cut.lock:
         _chosen(space, cut, space.items, asked)  # checks what is asked for
     return items_lines(space, n, asked, compare(space, n, asked.m, asked.against) if asked.compares else None)
@@ -319,34 +331,51 @@ def _problem(error: BagwiseError) -> dict[str, str]:
     return {"problem": clean(error.reason if isinstance(error, ItemError) else str(error))}
 
 
-def item(space: Workspace, n: int | None, number: int, label: int | None = None) -> dict[str, Any]:
-    """Return one item with its content and why it gets its class; `label` is the class to explain, None the answer."""
-    cut = space.cut(n)
+def item(
+    space: Workspace, n: int | None, number: int, label: int | None = None, than: int | str = ""
+) -> dict[str, Any]:
+    """Return one item with its content and why it gets its class.
+
+    `label` is the class to explain, None the answer, and `than` another one from whose score its differs, "none" for
+    the score itself; of a wrong answer it is the true class unless something else is asked for.
+    """
+    cut, items = space.cut(n), space.items
     check_number(space, number)
-    assert space.items is not None
+    assert items is not None
     with cut.lock:
-        told = _row(space, cut, number) | {"protocol": clean(space.items.protocol)}
-    if label is not None:
-        cut.check_class(label)
-    told["explains"] = explains(cut, space.items.seen, number)
+        told = _row(space, cut, number) | {"protocol": clean(items.protocol)}
+        fold = items.answered_by(cut.model, number) if cut.has_answers else None
+    for one in (label, than):
+        if isinstance(one, int):
+            cut.check_class(one)
+    if label is None and than == "" and told.get("right") is False:
+        than = int(items.codes[number])
+    shown = cut if fold is None else Cut(fold, None, names_differ(fold))
+    told["explains"] = explains(cut, items.seen, number, shown)
+    told["by_fold"] = fold is not None
     try:
-        return told | explained(cut, space.items.item(number), label)
+        return told | explained(shown, items.item(number), label, than if isinstance(than, int) else None)
     except BagwiseError as error:
         return told | _problem(error)
 
 
-def explains(cut: Cut, seen: SeenItems | None, number: int) -> str:
+def explains(cut: Cut, seen: SeenItems | None, number: int, shown: Cut | None = None) -> str:
     """Say which model explanations are of, and whether it was trained on an item."""
-    n = cut.model.n_groups
+    n = cut.model.n_groups if shown is None else shown.model.n_groups
+    at = f"{n:,} group{'' if n == 1 else 's'}"
+    if shown is not None and shown is not cut:
+        return f"the held-out answer, by a model that has not seen this item, at {at}"
     known = "; whether it was trained on this item is not known"
     if seen is not None and seen.seen[number]:
         known = ", which was trained on this item"
     elif seen is not None and seen.new[number]:
         known = ", which has not seen this item"
-    return f"the final model at {n:,} group{'' if n == 1 else 's'}{known}"
+    return f"the final model at {at}{known}"
 
 
-def explained(cut: Cut, one: Item, label: int | None = None, *, changes: bool = True) -> dict[str, Any]:
+def explained(
+    cut: Cut, one: Item, label: int | None = None, than: int | None = None, *, changes: bool = True
+) -> dict[str, Any]:
     """Return the content of an item and why it gets its class: contributions of groups and words, and places."""
     model, told, modality = cut.model, dict[str, Any](), MODALITIES[cut.model.modality]
     if label is not None:
@@ -355,9 +384,10 @@ def explained(cut: Cut, one: Item, label: int | None = None, *, changes: bool = 
         return {"text": _pieces(one.load(), [])} if modality.readable else {}
     why = model.explain(one)
     wanted = model.classes.index(why.predicted) if label is None else label
-    terms = why.groups(wanted)
+    than = None if than == wanted else than
+    terms = why.groups(wanted, than)
     text = one.load() if modality.readable else ""
-    places: Any = why.places(wanted) if len(text) <= _MOST_MARKED else []
+    places: Any = why.places(wanted, than) if len(text) <= _MOST_MARKED else []
     if modality.readable:
         told["text"] = _pieces(text, places)
     elif modality.pictured:
@@ -379,8 +409,9 @@ def explained(cut: Cut, one: Item, label: int | None = None, *, changes: bool = 
         "runner_up_score": why.runner_up_score,
         "margin": why.margin,
         "of": wanted,
-        "of_score": why.score_of(wanted),
-        "intercept": why.intercept_of(wanted),
+        "than": than,
+        "of_score": why.score_of(wanted, than),
+        "intercept": why.intercept_of(wanted, than),
         "groups": [
             {"group": term.group, "name": clean(cut.title(term.group)), "contribution": term.contribution}
             for term in terms[:_SHOWN_TERMS]
@@ -389,7 +420,7 @@ def explained(cut: Cut, one: Item, label: int | None = None, *, changes: bool = 
         "n_rest": max(len(terms) - _SHOWN_TERMS, 0),
         "words": [
             {"name": f"word {term.word}" if term.name is None else clean(term.name), "contribution": term.contribution}
-            for term in why.words(wanted)[:_SHOWN_TERMS]
+            for term in why.words(wanted, than)[:_SHOWN_TERMS]
         ],
     }
     return told

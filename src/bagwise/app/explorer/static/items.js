@@ -164,7 +164,7 @@ export function cell(row, modality) {
 
 async function one(facts, parameters, number) {
   const n = facts.n_groups;
-  const told = await api(`items/${encodeURIComponent(number)}`, { n, of: parameters.get("of") });
+  const told = await api(`items/${encodeURIComponent(number)}`, { n, of: parameters.get("of"), than: parameters.get("than") });
   const picture = facts.modality === "images" ? `/api/items/${encodeURIComponent(number)}/picture?side=640` : null;
   const similar = h("ul", { class: "strip" });
   if (facts.searchable) {
@@ -176,7 +176,7 @@ async function one(facts, parameters, number) {
   return {
     content: [back, h("h1", { class: "itemname" }, told.id), h("p", { class: "lead" }, answered(told, n)),
       told.problem ? h("p", { class: "problem" }, told.problem) : null,
-      told.why ? explanation(told, content, [sum(told.why, facts.classes, (of) => go(changed({ of }), true)), changes(told)]) : content,
+      told.why ? explanation(told, facts.classes, content, [sum(told.why, facts.classes, (given) => go(changed(given), true), told.by_fold), changes(told)]) : content,
       facts.searchable ? h("section", {}, h("h2", {}, "Similar items"), h("p", {}, h("a", { href: address("/search", { like: number }) }, "Search with this item as the query")), similar) : null,
       exporting("items", exported(facts, told, content))].filter(Boolean),
   };
@@ -196,7 +196,7 @@ function answered(told, n) {
 /** The terms of the score, the columns of a row, the heat map over an image. */
 function exported(facts, told, content) {
   const file = `${facts.title}-item`;
-  const tables = told.why ? [["Contributions", file, () => [["term", `adds to ${facts.classes[told.why.of]}`], ["intercept", told.why.intercept], ...told.why.groups.map((one) => [one.name, one.contribution]), ["other groups", told.why.rest], ["score", told.why.of_score]]]] : [];
+  const tables = told.why ? [["Contributions", file, () => [["term", `adds to ${facts.classes[told.why.of]}${told.why.than === null ? "" : ` less ${facts.classes[told.why.than]}`}`], ["intercept", told.why.intercept], ...told.why.groups.map((one) => [one.name, one.contribution]), ["other groups", told.why.rest], [told.why.than === null ? "score" : "difference", told.why.of_score]]]] : [];
   if (told.columns) tables.push(["Columns", `${file}-columns`, () => [["column", "value", "adds"], ...told.columns]]);
   return { tables, drawings: told.why ? [["Contributions", file, () => sumFigure(told.why, facts.classes)]] : [], canvases: told.heat ? [["Heat map", `${file}-heat`, () => heatPicture(content)]] : [] };
 }

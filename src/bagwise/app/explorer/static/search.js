@@ -108,7 +108,7 @@ function found(told, facts, picture, given = null) {
   if (!told.known) return [h("p", { class: "problem" }, "The query has no words of the model, so there are no results.")];
   const query = [given ? h("p", {}, told.id) : null, shownContent(told, picture)];
   const parts = [
-    told.why ? explanation(told, query, [sum(told.why, facts.classes, null)]) : h("div", {}, query),
+    told.why ? explanation(told, facts.classes, query, [sum(told.why, facts.classes, null)]) : h("div", {}, query),
     h("section", {}, h("h2", {}, `${count(told.hits.length)} most similar items`), h("ul", { class: "strip" }, told.hits.map((hit) => h("li", {}, cell({ ...hit, similarity: true }, facts.modality), shared(hit)))))];
   const rows = () => [["id", "label", "score", "shares most", "adds"], ...told.hits.map((hit) => [hit.id, hit.label, hit.score, hit.shared[0]?.name, hit.shared[0]?.contribution])];
   const scores = () => barsFigure(`${plural(told.hits.length, "most similar item")} and their scores`, told.hits.map((hit) => [hit.id, hit.score, hit.score.toFixed(4)]));

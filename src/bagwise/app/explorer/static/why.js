@@ -49,31 +49,39 @@ function heatMap(told, picture) {
   return h("div", {}, box, toggle);
 }
 
-/** An explanation under the name of the model that it explains: the content with its marks, and the terms of the score. */
-export function explanation(told, content, terms) {
-  const held = told.held_out ? " The held-out answer is that of another model, which this does not explain." : "";
-  return h("section", {}, h("h2", {}, "Why the final model says ", told.why.predicted), h("p", { class: "small explains" }, `This explains ${told.explains}.${held}`),
+/** An explanation under what it explains: the content with its marks, and the terms of the score. */
+export function explanation(told, classes, content, terms) {
+  const held = told.held_out && !told.by_fold ? " The held-out answer is that of another model, which is not kept." : "";
+  const than = told.why.than === null ? "" : `, not ${classes[told.why.than]}`;
+  return h("section", {}, h("h2", {}, `Why ${told.by_fold ? "it is taken for" : "the final model says"} ${classes[told.why.of]}${than}`), h("p", { class: "small explains" }, `This explains ${told.explains}.${held}`),
     h("div", { class: "two" }, h("div", {}, content), h("div", { class: "why" }, terms)));
 }
 
-/** The sum: intercept, groups, the rest, and the score. `explain` shows it for another class. */
-export function sum(why, classes, explain) {
+/** The sum: intercept, groups, the rest, and the score. `explain` shows it for another class, or less the score of one. */
+export function sum(why, classes, explain, byFold = false) {
   const largest = Math.max(Math.abs(why.intercept), Math.abs(why.rest), ...why.groups.map((one) => Math.abs(one.contribution)));
   const row = (name, value, total = false) => h("tr", { class: total ? "total" : null }, h("th", { scope: "row" }, name), h("td", {}, total ? "" : bar(value, largest)), h("td", {}, total ? value.toPrecision(3) : signed(value)));
   return h("div", {},
-    h("p", {}, "The final model says ", h("strong", {}, why.predicted), ` with the score ${why.score.toPrecision(3)}; then ${why.runner_up} with ${why.runner_up_score.toPrecision(3)}. The answer changes when the difference of ${why.margin.toPrecision(3)} is lost.`),
-    explain ? h("label", {}, "Score of ", h("select", { onchange: (event) => explain(event.target.value) }, classes.map((name, k) => h("option", { value: k, selected: k === why.of }, name)))) : null,
+    h("p", {}, `${byFold ? "A model that has not seen this item" : "The final model"} says `, h("strong", {}, why.predicted), ` with the score ${why.score.toPrecision(3)}; then ${why.runner_up} with ${why.runner_up_score.toPrecision(3)}. The answer changes when the difference of ${why.margin.toPrecision(3)} is lost.`),
+    explain ? h("p", { class: "tools" }, choice("Score of ", classes, why.of, (of) => explain({ of, than: why.than ?? "none" })),
+      choice("less that of ", classes, why.than, (than) => explain({ of: why.of, than }), "nothing")) : null,
     h("table", { class: "weights sum" }, h("caption", { class: "unseen" }, "What the score is the sum of"), h("tbody", {},
       row("intercept", why.intercept),
-      why.groups.map((one) => row(h("a", { href: address("/groups", { group: one.group }) }, one.name), one.contribution)),
+      why.groups.map((one) => row(byFold ? one.name : h("a", { href: address("/groups", { group: one.group }) }, one.name), one.contribution)),
       why.n_rest ? row(plural(why.n_rest, "other group"), why.rest) : null,
-      row("score", why.of_score, true))));
+      row(why.than === null ? "score" : "difference", why.of_score, true))));
+}
+
+/** A class to choose, or none. */
+function choice(text, classes, chosen, choose, none = null) {
+  const options = classes.map((name, k) => h("option", { value: k, selected: k === chosen }, name));
+  return h("label", {}, text, h("select", { onchange: (event) => choose(event.target.value) }, none ? h("option", { value: "none", selected: chosen === null }, none) : null, options));
 }
 
 /** The same sum as a drawing. */
 export function sumFigure(why, classes) {
-  const rows = [["intercept", why.intercept], ...why.groups.map((one) => [one.name, one.contribution]), ...(why.n_rest ? [[plural(why.n_rest, "other group"), why.rest]] : []), ["score", why.of_score]];
-  return barsFigure(`Score of ${classes[why.of]}`, rows.map(([name, value]) => [name, value, signed(value)]));
+  const rows = [["intercept", why.intercept], ...why.groups.map((one) => [one.name, one.contribution]), ...(why.n_rest ? [[plural(why.n_rest, "other group"), why.rest]] : []), [why.than === null ? "score" : "difference", why.of_score]];
+  return barsFigure(`Score of ${classes[why.of]}${why.than === null ? "" : ` less that of ${classes[why.than]}`}`, rows.map(([name, value]) => [name, value, signed(value)]));
 }
 
 /** What would change the answer: words to leave out, or columns to move. */
