@@ -3,7 +3,7 @@
     python benchmarks/steering.py [--quick] [--items N] [--words D] [--groups K] [--criterion NAME]
 
 Fits a model to random counts (Zipf's law, 20 classes with words of their own), indexes the items, and edits the model
-as the page Steer does. Words are merged in each fold once, before; that is a row of its own.
+as the page Steer does. The first edit reads the words of the items from the index; it is a row of its own.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import json
 import os
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +48,11 @@ def main() -> None:
     columns |= {"cpu": "CPU [s]", "error": "error after"}  # CPU: also where others take most of the machine
     print_table(rows, columns)
     slowest = max(row["median"] for row in rows if row["kind"] != FIRST)
-    print_targets([("slowest kind of edit, seconds", slowest, "<=", GOAL)])
+    first = next(row["median"] for row in rows if row["kind"] == FIRST)
+    print_targets([("slowest kind of edit, seconds", slowest, "<=", GOAL), ("first edit, seconds", first, "<=", GOAL)])
 
 
-FIRST = "groups of each fold, once"
+FIRST = "the first edit, a join, and opening the page"
 
 
 def make_index(folder: Path, given: argparse.Namespace) -> Path:
@@ -72,7 +74,7 @@ def make_index(folder: Path, given: argparse.Namespace) -> Path:
     rows = Collection.from_matrix(
         X, [f"item{k}" for k in range(n)], labels, feature_names=[f"word{k}" for k in range(d)]
     )
-    options = FitOptions(n_groups=given.groups, criterion=given.criterion, folds=0)
+    options = FitOptions(n_groups=given.groups, criterion=given.criterion)
     started = time.perf_counter()
     fit = run_fit(rows, options)
     print(f"Fitted in {time.perf_counter() - started:.1f} s")
@@ -82,14 +84,22 @@ def make_index(folder: Path, given: argparse.Namespace) -> Path:
 def measure(path: Path, repeats: int) -> list[dict[str, Any]]:
     """Time edits of each kind, each of which is undone."""
     from bagwise.app.explorer import open_workspace
+    from bagwise.app.index.item_index import ItemIndex
 
+    random = np.random.default_rng(1)
+    open_workspace(path).editor.edit(
+        random_edit(open_workspace(path).model, "join", random), 0
+    )  # compiled code is loaded
+    index = ItemIndex.load(path)
+    replace(index, model=index.model.undo(), answers=index.answers.unedited).save(path)
     editor = open_workspace(path).editor
     assert editor is not None
+    edit = random_edit(editor.space.model, "join", random)
     started, before = time.perf_counter(), time.process_time()
-    editor.wait()
-    waited = time.perf_counter() - started
-    rows = [row(FIRST, [waited], [time.process_time() - before], editor.current.found)]
-    random = np.random.default_rng(1)
+    editor.start()
+    editor.edit(edit, 0)
+    rows = [row(FIRST, [time.perf_counter() - started], [time.process_time() - before], editor.current.found)]
+    editor.undo(editor.space.revision)
     for kind in ("rename", "lock", "split", "join", "move", "move to a new group", "must_link", "cannot_link"):
         times, processor = [], []
         for repeat in range(repeats + 1):

@@ -180,21 +180,30 @@ def test_another_cut_has_other_groups(visit, path):
     assert "group=" not in page.url
 
 
-def test_an_explanation_names_its_model_beside_a_held_out_answer(visit, stored):
+def test_a_wrong_answer_is_explained_against_the_true_class_by_the_model_that_gave_it(visit, stored):
     rows = [pages.items.item(stored, 2, number) for number in range(len(stored.items))]
-    one = next(row for row in rows if row["held_out"] and row["why"]["predicted"] != row["predicted"])
+    one = next(row for row in rows if row["right"] is False)
     page = visit(f"/items?n=2&item={one['number']}")
     expect(page.locator("main .lead")).to_contain_text(
-        f"Class {one['label']}. Held-out answer: {one['predicted']}, which is {'right' if one['right'] else 'wrong'}. "
+        f"Class {one['label']}. Held-out answer: {one['predicted']}, which is wrong. "
         "It is that of a model that was not trained on this item"
     )
     explained = page.locator("main section", has=page.locator(".why"))
-    expect(explained.locator("h2")).to_have_text(f"Why the final model says {one['why']['predicted']}")
+    heading = explained.locator("h2").first
+    expect(heading).to_have_text(f"Why it is taken for {one['predicted']}, not {one['label']}")
     expect(explained.locator(".explains")).to_have_text(
-        "This explains the final model at 2 groups, which was trained on this item. The held-out answer is that of "
-        "another model, which this does not explain."
+        "This explains the held-out answer, by a model that has not seen this item, at 2 groups."
     )
-    expect(explained.locator(".why p").first).to_contain_text(f"The final model says {one['why']['predicted']}")
+    expect(explained.locator(".why p").first).to_contain_text(
+        f"A model that has not seen this item says {one['predicted']}"
+    )
+    expect(explained.locator(".sum .total")).to_contain_text(f"{one['why']['of_score']:.3g}"[:4])
+    expect(explained.locator(".sum .total th")).to_have_text("difference")
+    expect(explained.locator(".sum a")).to_have_count(0)  # groups of the fold have no pages
+    explained.get_by_label("less that of").select_option("none")
+    page.wait_for_url("**than=none**")
+    expect(heading).to_have_text(f"Why it is taken for {one['predicted']}")
+    expect(explained.locator(".sum .total th")).to_have_text("score")
     above = "([one, other]) => (one.compareDocumentPosition(other) & Node.DOCUMENT_POSITION_FOLLOWING) !== 0"
     for shown in (".text", ".why"):  # the marks in the text, and the sum
         assert page.evaluate(

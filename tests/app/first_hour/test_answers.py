@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bagwise import Model, open_collection
+from bagwise.app import ItemIndex
 from bagwise.app.cli.app import app
 from commands import as_json, bagwise, process
 from small_sources import texts, write_image_folder, write_table, write_text_folder
@@ -166,7 +167,7 @@ def test_an_item_is_explained(place, tmp_path):
     model = Model.load(place / "texts.bagwise")
     item = open_collection(place / "texts")[0]
     said = as_json("explain", place / "texts.bagwise", place / "texts", "--item", item.id)
-    assert {"command": "explain", **model.explain(item).to_dict()} == said
+    assert {"command": "explain", "held_out": False, **model.explain(item).to_dict()} == said
     for one in (said, said["runner_up"]):
         total = one["intercept"] + sum(group["contribution"] for group in one["groups"])
         assert total == pytest.approx(one["score"], rel=1e-9)
@@ -175,6 +176,32 @@ def test_an_item_is_explained(place, tmp_path):
     assert said["class"] == item.label
     by_text = as_json("explain", place / "texts.index", "-t", item.load())
     assert by_text == said | {"id": None}
+
+
+def test_items_of_an_index_are_explained_by_the_models_that_have_not_seen_them(place, tmp_path):
+    bagwise("fit", place / "texts", "--out", tmp_path / "texts.bagwise", "--criterion", "aib", "--no-page", "-q")
+    path, page = tmp_path / "texts.index", tmp_path / "why.html"
+    index = ItemIndex.load(path)
+    size = index.answers.sizes[0]
+    answers = index.answers.top.at(0)
+    labels = [index.model.classes[k] for k in answers.predicted.tolist()]
+    for k in range(0, len(index), 7):
+        said = as_json("explain", path, "--item", index.ids[k], "--groups", size)
+        assert said["held_out"]
+        assert said["class"] == labels[k]
+        assert {"command": "explain", "held_out": True, **index.explain(k, size).to_dict()} == said
+    wrong = next(k for k, (one, other) in enumerate(zip(labels, index.labels, strict=True)) if one != other)
+    id, asked = index.ids[wrong], ("--groups", size)
+    said = as_json("explain", path, place / "texts", "--item", id, *asked)["explained"]
+    assert (said["class"], said["against"]) == (labels[wrong], index.labels[wrong])
+    total = said["intercept"] + sum(group["contribution"] for group in said["groups"])
+    assert total == pytest.approx(said["score"], rel=1e-9)
+    printed = bagwise("explain", path, "--item", id, *asked, "--page", page)
+    assert f"answered and explained by a model that has not seen this item, at {size} groups" in printed
+    assert f"{labels[wrong]} less {index.labels[wrong]}" in printed
+    assert "adds to the difference" in page.read_text() or ", against <bdi" in page.read_text()
+    assert "a model that has not seen this item" in page.read_text()
+    assert "against" not in as_json("explain", path, "--item", id, "--class", labels[wrong])["explained"]
 
 
 def test_an_explanation_on_the_terminal_adds_up(place):

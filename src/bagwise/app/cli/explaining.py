@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from bagwise._utils.text import percent, shortened
+from bagwise._io.storage import Url
+from bagwise._utils.text import how_many, percent, shortened
 from bagwise.app.cli.answering import AnyModelPath, Groups, check_texts, row_of
 from bagwise.app.cli.options import READ_OPTIONS, USE, Force, Network, Page, Row, command, fit_options, source_path
 from bagwise.app.cli.outputs import check_page
@@ -21,6 +22,7 @@ __all__ = ["explain"]
 
 _SHOWN_TEXT, _SHOWN_NAME, _SHOWN_TITLE, _SHOWN_GROUP = 2000, 60, 40, 40
 _SHOWN_CHANGES = 8
+_UNSEEN = "a model that has not seen this item"
 # Styles of marks from 1 to 4, for a class and against it.
 _FOR = ("", "green", "bold green", "black on green", "bold black on bright_green")
 _AGAINST = ("", "red", "bold red", "white on red", "bold white on bright_red")
@@ -49,18 +51,24 @@ def explain(
 ) -> None:
     """Explain why an item gets its class.
 
-    Prints the words, patches or columns that decide, and what adds up to the score.
+    Prints the words, patches or columns that decide, and what adds up to the score. An item of an index is explained by
+    the model that has answered for it, without having seen it; a wrong answer against the true class.
     """
+    from bagwise.app import FitOptions
     from bagwise.app.modalities import MODALITIES
     from bagwise.app.training.answers import with_classifier
 
     if page is not None:
         check_page(page, force)
+    loaded, index = _opened(model, network)
+    chosen = fit_options(options)
+    if index is not None and source is None and item is not None and index.source:
+        source, chosen = source_path(index.source), FitOptions.from_mapping(index.reading)
     if (source is None) == (query_text is None):
         raise BagwiseError("Give one item: a file, a source with --item or --row, or --query-text for a text.")
     if query_text is not None and (item is not None or row is not None):
         raise BagwiseError("--query-text is an item by itself. Leave out --item and --row.")
-    loaded = with_classifier(load_model(model, network), groups)
+    loaded = with_classifier(loaded, groups)
     if class_name is not None and class_name not in loaded.classes:
         raise unknown_name("--class", class_name, loaded.classes)
     title: str
@@ -72,27 +80,45 @@ def explain(
         title = shortened(query_text, _SHOWN_NAME) or "empty text"
     else:
         assert source is not None
-        given = _chosen(loaded, source, item, row, fit_options(options))
+        given = _chosen(loaded, source, item, row, chosen)
         title = f"{source.name}: {given.id}" if MODALITIES[loaded.modality].rows else given.id
         label = given.labels[0] if given.labels else None
         content = MODALITIES[loaded.modality].shown(given)
+    fold = None
+    if index is not None and query_text is None and given.id in index.ids:
+        fold = index.answered_by(index.ids.index(given.id), groups)
+    loaded = loaded if fold is None else fold
     found = loaded.explain(given)
+    wrong = class_name is None and label in loaded.classes and label != found.predicted
+    against = label if wrong else None
     if not found.terms.words.size:
         session.note("The item has no word of the vocabulary: its scores are the intercepts.")
-    session.answer(**found.to_dict())
-    if class_name is not None:
-        session.answer(explained=found.to_dict(class_name))
-    _print(session, found, title, label, content, class_name or found.predicted, top)
+    session.answer(**found.to_dict(), held_out=fold is not None)
+    if class_name is not None or against is not None:
+        session.answer(explained=found.to_dict(class_name or found.predicted, against))
+    shown = class_name or found.predicted
+    _print(session, found, title, label, content, shown, against, top, fold is not None)
     if page is None and MODALITIES[loaded.modality].pictured and content is not None:
         session.say("--page FILE draws all of them over the image.")
     if page is not None:
         from bagwise.app.report import write_explanation
 
         facts = {"Model": model.name, "Groups": str(loaded.n_groups), "Classes": str(len(loaded.classes))}
-        written = write_explanation(
-            found, page, title=title, content=content, label=label, class_name=class_name, facts=facts
-        )
+        facts |= {} if fold is None else {"Explained by": _UNSEEN}
+        shown_as: dict[str, Any] = {"content": content, "label": label, "class_name": class_name, "against": against}
+        written = write_explanation(found, page, title=title, facts=facts, **shown_as)
         session.wrote(written, "page")
+
+
+def _opened(path: Path, network: Path | None) -> tuple[Any, Any]:
+    """Return a model, and the index that holds it, if there is one."""
+    from bagwise.app import ItemIndex
+    from bagwise.app.model.files import is_item_index
+
+    if isinstance(path, Url) or not path.exists() or not is_item_index(path):
+        return load_model(path, network), None
+    index = ItemIndex.load(path, network=network)
+    return index.model, index
 
 
 def _chosen(model: Any, path: Path, id: str | None, row: int | None, options: Any) -> Any:
@@ -118,7 +144,17 @@ def _chosen(model: Any, path: Path, id: str | None, row: int | None, options: An
     raise BagwiseError(f"{path} holds {len(collection)} items. Choose one by --item{also}; ids are {some}, …")
 
 
-def _print(session: Session, found: Any, title: str, label: str | None, content: Any, shown: str, top: int) -> None:
+def _print(
+    session: Session,
+    found: Any,
+    title: str,
+    label: str | None,
+    content: Any,
+    shown: str,
+    against: str | None,
+    top: int,
+    held_out: bool,
+) -> None:
     from bagwise.display.texts import rounded_sums
 
     sure = "" if found.probability is None else f", probability {percent(found.probability)}"
@@ -127,15 +163,18 @@ def _print(session: Session, found: Any, title: str, label: str | None, content:
     session.say(f"score {then}, margin {found.margin:.3f}")
     if label is not None:
         session.say(f"true class: {printable(label)}")
+    if held_out:
+        session.say(f"answered and explained by {_UNSEEN}, at {how_many(found.model.n_groups, 'groups')}")
     for line in _changes(found):
         session.say(line)
     session.say()
-    places = found.places(shown)
+    places = found.places(shown, against)
+    marks = shown if against is None else f"{shown} less {against}"
     if isinstance(content, str) and content:
         session.show(_marked(content, places))
         session.say()
-    other = found.runner_up if shown == found.predicted else found.predicted
-    rows = [*rounded_sums(found, top, shown), ("score", found.score_of(shown), found.score_of(other))]
+    other = against or (found.runner_up if shown == found.predicted else found.predicted)
+    rows = [*rounded_sums(found, top, shown, against), ("score", found.score_of(shown), found.score_of(other))]
     session.table(
         ["adds to the score", shown, other],
         [[shortened(name, _SHOWN_GROUP), *(f"{value:+.3f}" for value in values)] for name, *values in rows],
@@ -143,15 +182,15 @@ def _print(session: Session, found: Any, title: str, label: str | None, content:
     session.say()
     if places and hasattr(places[0], "value"):
         best = sorted(places, key=lambda column: -abs(column.weight))[:top]
-        session.table(["column", "value", shown], [[p.name, f"{p.value:g}", f"{p.weight:+.3f}"] for p in best])
+        session.table(["column", "value", marks], [[p.name, f"{p.value:g}", f"{p.weight:+.3f}"] for p in best])
     elif isinstance(content, str) and places:
-        words = _words(content, found, shown, places)
-        session.table(["word", shown], [[name, f"{weight:+.3f}"] for name, weight in words[:top]])
+        words = _words(content, found, shown, against, places)
+        session.table(["word", marks], [[name, f"{weight:+.3f}"] for name, weight in words[:top]])
     elif places:
         best = sorted(places, key=lambda patch: -abs(patch.weight))[:top]
         numbers = [[f"{p.x:.0f}", f"{p.y:.0f}", f"{p.side:.0f}", f"{p.weight:+.4f}"] for p in best]
         networks = any(one.regions for one in found.model.descriptors)
-        session.table([f"{'region' if networks else 'patch'} at x", "y", "side", shown], numbers)
+        session.table([f"{'region' if networks else 'patch'} at x", "y", "side", marks], numbers)
 
 
 def _changes(found: Any) -> list[str]:
@@ -178,11 +217,11 @@ def _changes(found: Any) -> list[str]:
     return [f"would be {printable(change.becomes)} without {', '.join(names[:_SHOWN_CHANGES])}{more}"]
 
 
-def _words(text: str, found: Any, shown: str, places: Any) -> list[tuple[str, float]]:
+def _words(text: str, found: Any, shown: str, against: str | None, places: Any) -> list[tuple[str, float]]:
     """Return words with their contributions; those of compact models, which have no names, as they are written."""
     sums: dict[str, float] = {}
     if found.word_names is not None:
-        terms = [(term.name, term.contribution) for term in found.words(shown)]
+        terms = [(term.name, term.contribution) for term in found.words(shown, against)]
     else:
         terms = [(text[start:end].lower(), weight) for start, end, weight in places]
     for name, weight in terms:

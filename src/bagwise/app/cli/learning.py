@@ -294,7 +294,10 @@ def run_fit(
             if map_method != "none":
                 session.note("The index has no map: for that, this process would hold the words of all items.")
         else:
-            with_map(session, index_of_fit(fitted, evaluation, source, options), map_method).save(outputs.index)
+            index = index_of_fit(fitted, evaluation, source, options)
+            with_map(session, index, map_method).save(outputs.index)
+            if index.folds is not None and (missing := index.folds.note(index.model)) is not None:
+                session.note(missing)
         session.wrote(outputs.index, "index")
     if outputs.report is not None or outputs.markdown is not None:
         from bagwise.app import fit_report_data

@@ -714,5 +714,12 @@ def index_of_fit(fit: Fit, evaluation: Evaluation | None, source: Any, options: 
         both = [histograms, evaluation.histograms]
         histograms = sp.vstack(both, format="csr") if sp.issparse(histograms) else np.concatenate(both)
     place = "" if isinstance(source, Collection) or is_frame(source) else absolute(source)
-    found = {"held_out": fit.held_out_top, "folds": fit.folds}
-    return ItemIndex.build(fit.model, collection, histograms, source=place, options=options, **found)
+    return ItemIndex.build(
+        fit.model,
+        collection,
+        histograms,
+        source=place,
+        options=options,
+        held_out=fit.held_out_top,
+        folds=fit.folds,
+    )

@@ -70,7 +70,7 @@ class FoldModels:
         of_item, learned = np.full(n_items, NO_FOLD, np.uint8), [one.learned for one in folds]
         for number, fold in enumerate(folds):
             of_item[fold.test] = number
-        room, sizes = MOST_BYTES, []
+        room, sizes = MOST_BYTES, list[int]()
         for size in sorted(learned[0].heads):
             if (needed := sum(one.heads[size].coef.nbytes for one in learned)) > room and sizes:
                 break

@@ -21,8 +21,7 @@ from bagwise._utils.text import percent
 from bagwise.app.model.model import Model
 from bagwise.sources.collection import Collection
 
-__all__ = ["SeenItems", "are_training_items", "compare_hashes", "content_hash", "distinct_hashes", "item_hashes"]
-__all__ += ["seen_items"]
+__all__ = ["SeenItems", "compare_hashes", "content_hash", "distinct_hashes", "item_hashes", "seen_items"]
 
 _NAMED = 3  # items that a sentence names
 _FEWEST = 20  # items of a sample that an error is given for
@@ -207,21 +206,3 @@ def compare_hashes(model: Model, histograms: Any) -> tuple[NDArray[np.bool_], ND
     if not exact:
         compared &= hashes <= known[-1]
     return np.isin(hashes, known) & compared, compared, exact
-
-
-def are_training_items(model: Model, codes: NDArray[np.int64], learned: NDArray[np.bool_]) -> bool:
-    """Whether items are all those that a model was learned from, with their classes.
-
-    Parameters
-    ----------
-    model : Model
-    codes : ndarray of shape (n_items,)
-        Classes of items as indices into those of the model; -1 for items without one.
-    learned : ndarray of bool, shape (n_items,)
-        Items that the model was learned from, see `seen_items`.
-    """
-    own = codes[learned]
-    if not len(own) or not model.heads or own.min() < 0:
-        return False
-    counts = np.bincount(own, minlength=len(model.classes)).tolist()
-    return dict(zip(model.classes, counts, strict=True)) == model.provenance.get("class_counts")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import OrderedDict
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,7 +41,7 @@ class _Part(NamedTuple):
     """A fold, or at last the model itself: its groups and classifiers, and the items that it was learned from."""
 
     hierarchy: Hierarchy
-    heads: dict[int, Head]
+    heads: Mapping[int, Head]
     train: NDArray[np.intp]
     test: NDArray[np.intp]
 
