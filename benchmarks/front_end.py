@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from bagwise import fit_model, open_collection
 from bagwise.app import FitOptions
-from bagwise.app.modalities.images import Images
+from bagwise.app.modalities.images import ImageModality
 from bagwise.descriptors import LBPD5, ColorSIFT, DenseSIFT, HogLbp, KeypointSIFT, LocalBinaryPatterns, Patches
 from bagwise.descriptors.base import describe_items
 from bagwise.sources import Collection
@@ -194,7 +194,7 @@ def use_photos(folder: str, n_photos: int, way: str, n_jobs: int) -> dict[str, f
     """Decode, describe, or fit a model to some photos; in a process of its own."""
     photos = open_collection(folder, mode="rgb")[:n_photos]
     side = FitOptions().max_side
-    descriptors = Images().descriptors(FitOptions(descriptor="sift+color", n_jobs=n_jobs))  # those of a fit
+    descriptors = ImageModality().descriptors(FitOptions(descriptor="sift+color", n_jobs=n_jobs))  # those of a fit
     for descriptor in descriptors:
         descriptor.describe(photos[0].load(side))  # compiled code is loaded before the clock starts
     ways: dict[str, Callable[[], Any]] = {

@@ -2,7 +2,7 @@
 
     python benchmarks/word_items.py --data DIR
 
-Words of a collection of more than 5000 images are learned from 5000 (`Images.most_learned_from`); descriptors of others
+Words of a collection of more than 5000 images are learned from 5000 (`most_learned_from`); descriptors of others
 are never stored. What that costs shows on smaller sets with a smaller limit: here words come from all training images
 of Scene-15 and Corel-1k, from a fifth, and from a twentieth, always 100,000 descriptors. Errors are those of
 cross-validation on training images, at 100 groups and with all words; spread is half the difference between seeds.
@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from bagwise import fit_model, open_collection
-from bagwise.app.modalities.images import Images
+from bagwise.app.modalities.images import ImageModality
 from harness import machine, print_table
 
 SETS = ("corel1k", "scene15")
@@ -42,7 +42,7 @@ def main() -> None:
         items = open_collection(archive)
         items = items.split("train")[0] if has_split else items
         for fraction in FRACTIONS:
-            most = Images.most_learned_from = round(fraction * len(items))
+            most = ImageModality.most_learned_from = round(fraction * len(items))
             errors = []
             for seed in range(arguments.seeds):
                 path = fit_model(items, n_groups=N_GROUPS, folds=5, random_state=seed).path

@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as hnp
 from safetensors.numpy import load_file
 
 from bagwise import BagwiseError
-from bagwise._io.tensors import Chunks, FileKind, PackedStrings, file_parts, header_field, kind_of, tensor
+from bagwise._io.tensors import FileKind, PackedStrings, Pieces, file_parts, header_field, kind_of, tensor
 from bagwise._utils.checks import TYPE_NAMES
 
 KIND = "bagwise.Test"
@@ -25,7 +25,7 @@ ARRAYS = st.dictionaries(
 @given(ARRAYS, st.booleans(), st.booleans())
 def test_tensors_come_back_aligned_mapped_or_not(tmp_path_factory, arrays, mmap, mapped):
     path = tmp_path_factory.mktemp("arrays") / "file"
-    chunks = {name: Chunks(a.dtype, a.shape, np.array_split(a, 3)) for name, a in arrays.items()}
+    chunks = {name: Pieces(a.dtype, a.shape, np.array_split(a, 3)) for name, a in arrays.items()}
     specs = {name: tensor(a.dtype.name, *a.shape, mapped=mapped) for name, a in arrays.items()}
     kind = FileKind(KIND, {"about": header_field("string")}, specs)
     assert kind.save(path, {"about": "ü"}, chunks) == path
@@ -241,7 +241,7 @@ def test_headers_are_limited(tmp_path):
 
 def test_parts_that_do_not_make_up_the_array_leave_nothing(tmp_path):
     with pytest.raises(RuntimeError, match=r"make up .*\(2,\).*; expected .*\(3,\)"):
-        FileKind(KIND, {}, None).save(tmp_path / "file", {}, {"a": Chunks(np.dtype(float), (3,), [np.ones(2)])})
+        FileKind(KIND, {}, None).save(tmp_path / "file", {}, {"a": Pieces(np.dtype(float), (3,), [np.ones(2)])})
     assert not list(tmp_path.iterdir())
 
 

@@ -356,7 +356,7 @@ def shrunk(image: np.ndarray, max_side: int | None) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Layout:
+class ActivationLayout:
     """Where positions and channels are in what a layer gives: ``"nchw"``, ``"nhwc"`` or ``"tokens"``."""
 
     kind: str
@@ -381,7 +381,7 @@ class Layout:
         return np.ascontiguousarray(found, dtype=np.float32)
 
 
-def layout_of(probes: list[tuple[tuple[int, int], tuple[int, ...]]], channels_last: bool) -> Layout | None:
+def layout_of(probes: list[tuple[tuple[int, int], tuple[int, ...]]], channels_last: bool) -> ActivationLayout | None:
     """Find how positions lie in the values of a layer, from sizes of inputs and shapes of its values; None: not."""
     shapes = [shape for _, shape in probes]
     if any(shape[:1] != (1,) or 0 in shape for shape in shapes) or len({len(shape) for shape in shapes}) > 1:
@@ -392,7 +392,7 @@ def layout_of(probes: list[tuple[tuple[int, int], tuple[int, ...]]], channels_la
                 [(size, shape[2:] if kind == "nchw" else shape[1:3]) for size, shape in probes],
             )
             if stride and len({shape[1] if kind == "nchw" else shape[3] for shape in shapes}) == 1:
-                return Layout(kind, stride)
+                return ActivationLayout(kind, stride)
     if len(shapes[0]) == 3:
         found = []
         for stride in range(1, min(probes[0][0]) + 1):
@@ -401,7 +401,7 @@ def layout_of(probes: list[tuple[tuple[int, int], tuple[int, ...]]], channels_la
             cells = [(height // stride) * (width // stride) for (height, width), _ in probes]
             skipped = {shape[1] - n for shape, n in zip(shapes, cells, strict=True)}
             if len(skipped) == 1 and 0 <= min(skipped) <= MOST_SKIPPED and cells[0] > 1:
-                found.append(Layout("tokens", stride, min(skipped)))
+                found.append(ActivationLayout("tokens", stride, min(skipped)))
         return min(found, key=lambda layout: layout.skipped, default=None)
     return None
 
@@ -469,7 +469,7 @@ class Runner:
                 raise NetworkError(f"{EFFICIENTNET} has no layer {layer!r:.100}.")
             if layer == WIDE and OF_WIDE[0] not in tensors:
                 raise NetworkError(f"This copy of {EFFICIENTNET} has no layer {WIDE!r}.")
-            self._session, self._layout = open_session(graph_bytes(tensors, layer)), Layout("nchw", STRIDE)
+            self._session, self._layout = open_session(graph_bytes(tensors, layer)), ActivationLayout("nchw", STRIDE)
         else:
             # two messages one after the other are one: the layer becomes an output
             whole = content + _field(7, _field(12, _field(1, layer))) * _adds(content, layer)
@@ -483,7 +483,7 @@ class Runner:
         (given,) = self._session.get_inputs()
         self._input, self._type = given.name, np.float16 if given.type == "tensor(float16)" else np.float32
 
-    def _probed(self, layer: str) -> Layout:
+    def _probed(self, layer: str) -> ActivationLayout:
         """Find out how the layer of a network from a file lies."""
         given, *others = self._session.get_inputs()
         dims = given.shape

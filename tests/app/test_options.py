@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import bagwise
 from bagwise.app import FitOptions
 from bagwise.app.cli.options import fit_options, table_options
-from bagwise.app.declaring import Choice, Integer, Number, meaning_of, option, options_of, takes_options
+from bagwise.app.declaring import Choice, IntegerRule, NumberRule, meaning_of, option, options_of, takes_options
 from bagwise.app.options import check_options, read_config
 from bagwise.errors import BagwiseError, OptionError
 
@@ -27,7 +27,7 @@ class Extended(FitOptions):
         2,
         "--blur",
         help="pixels over which each is blurred.",
-        rule=Integer(1, 9, also={0: "none"}),
+        rule=IntegerRule(1, 9, also={0: "none"}),
         modalities=("images",),
         stage="groups",
         metavar="N",
@@ -135,9 +135,9 @@ def test_what_a_model_keeps_is_not_about_a_machine_or_secret():
 @pytest.mark.parametrize(
     ("rule", "accepted", "refused"),
     [
-        (Integer(2, also={0: "off", "auto": ""}), [2, 7, 0, "auto"], [1, -1, True, 2.0, "some", None]),
-        (Integer(1, 5), [1, 5], [0, 6, False]),
-        (Number(above=0), [1, 0.5], [0, float("nan"), float("inf"), True, "1"]),
+        (IntegerRule(2, also={0: "off", "auto": ""}), [2, 7, 0, "auto"], [1, -1, True, 2.0, "some", None]),
+        (IntegerRule(1, 5), [1, 5], [0, 6, False]),
+        (NumberRule(above=0), [1, 0.5], [0, float("nan"), float("inf"), True, "1"]),
         (Choice(("a", "b")), ["a"], ["c", None, 1]),
         (Choice(lambda: ("a",), also={"auto": ""}), ["a", "auto"], ["b"]),
     ],

@@ -116,7 +116,7 @@ _ANY = tensor("")
 
 
 @dataclass(frozen=True)
-class Chunks:
+class Pieces:
     """An array to write of which the parts, one after the other, are given."""
 
     dtype: np.dtype[Any]
@@ -139,7 +139,7 @@ class FileKind:
         self,
         path: str | os.PathLike[str],
         header: Mapping[str, Any],
-        tensors: Mapping[str, NDArray[Any] | Chunks],
+        tensors: Mapping[str, NDArray[Any] | Pieces],
         *,
         private: bool = False,
     ) -> Path:
@@ -149,7 +149,7 @@ class FileKind:
             self._write(file, header, tensors)
         return target
 
-    def to_bytes(self, header: Mapping[str, Any], tensors: Mapping[str, NDArray[Any] | Chunks]) -> bytes:
+    def to_bytes(self, header: Mapping[str, Any], tensors: Mapping[str, NDArray[Any] | Pieces]) -> bytes:
         """Return the content of the file that `save` writes."""
         content = io.BytesIO()
         self._write(content, header, tensors)
@@ -196,7 +196,7 @@ class FileKind:
                     first += array.nbytes
             return make(start.header, tensors)
 
-    def _write(self, file: BinaryIO, header: Mapping[str, Any], tensors: Mapping[str, NDArray[Any] | Chunks]) -> None:
+    def _write(self, file: BinaryIO, header: Mapping[str, Any], tensors: Mapping[str, NDArray[Any] | Pieces]) -> None:
         """Write the content of a file.
 
         Tensors are laid out by item size, the widest first, so that each can be mapped where it lies.
@@ -208,7 +208,7 @@ class FileKind:
         writer = TensorWriter(file, self.name, header, size)
         for name, (dtype, shape) in forms.items():
             content = tensors[name]
-            parts = (np.empty((0, *shape[1:]), dtype), *content.parts) if isinstance(content, Chunks) else (content,)
+            parts = (np.empty((0, *shape[1:]), dtype), *content.parts) if isinstance(content, Pieces) else (content,)
             for part in parts:
                 writer.write(name, part)
         if writer.forms != forms:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from bagwise._utils.text import sources
 from bagwise.errors import BagwiseError, unknown_name
 
-__all__ = ["Checked", "Choice", "Integer", "Number", "Option", "Rule", "Switch", "Text", "documented", "joined"]
+__all__ = ["Checked", "Choice", "IntegerRule", "NumberRule", "Option", "Rule", "Switch", "Text", "documented", "joined"]
 __all__ += ["meaning_of", "option", "options_of", "takes_options"]
 
 _T = TypeVar("_T")
@@ -77,7 +77,7 @@ def _quoted(value: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Integer(Rule):
+class IntegerRule(Rule):
     """Accepts integers of at least `least`, and at most `most`."""
 
     least: int
@@ -110,7 +110,7 @@ class Integer(Rule):
 
 
 @dataclass(frozen=True)
-class Number(Rule):
+class NumberRule(Rule):
     """Accepts finite numbers above a bound."""
 
     above: float

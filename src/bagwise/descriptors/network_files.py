@@ -22,7 +22,7 @@ from bagwise._utils.extras import require
 from bagwise._utils.memory import readable_size
 from bagwise.descriptors.networks import Preprocessing, RunningNetwork, load_once, open_session
 from bagwise.errors import BagwiseError
-from bagwise.runtime_network import MOST_BYTES, PROBES, SIDE, Layout, layout_of
+from bagwise.runtime_network import MOST_BYTES, PROBES, SIDE, ActivationLayout, layout_of
 
 __all__ = ["open_file"]
 
@@ -49,7 +49,7 @@ class _Opened:
     sha256: str
     layer: str
     input: _Input
-    layout: Layout
+    layout: ActivationLayout
     session: Any
     config: Mapping[str, Any]
 

@@ -18,10 +18,10 @@ from bagwise._utils.extras import require
 from bagwise.descriptors import efficientnet
 from bagwise.descriptors.efficientnet import NetworkTensors
 from bagwise.errors import BagwiseError, argument, unknown_name
-from bagwise.runtime_network import SIDE, Layout, NetworkError, graph_bytes, input_size
+from bagwise.runtime_network import SIDE, ActivationLayout, NetworkError, graph_bytes, input_size
 from bagwise.runtime_network import open_session as open_single_session
 
-__all__ = ["SIDE", "Layout", "Preprocessing", "RunningNetwork", "input_size", "load_once", "open_session"]
+__all__ = ["SIDE", "ActivationLayout", "Preprocessing", "RunningNetwork", "input_size", "load_once", "open_session"]
 __all__ += ["open_tensors"]
 
 # Networks that a process keeps.
@@ -70,7 +70,7 @@ class RunningNetwork:
     sha256: str
     layer: str
     preprocessing: Preprocessing
-    layout: Layout
+    layout: ActivationLayout
     session: Any
     channels_last: bool = False  # of the input
     half: bool = False  # whether the input is float16
@@ -113,7 +113,7 @@ def open_tensors(
         return open_session(graph_bytes(tensors.tensors(), chosen, pooled=pooled), device)
 
     session = load_once((tensors.sha256, chosen, pooled, device), load)
-    layout = Layout("nchw", efficientnet.STRIDE)
+    layout = ActivationLayout("nchw", efficientnet.STRIDE)
     return RunningNetwork(efficientnet.NAME, tensors.sha256, chosen, preprocessing, layout, session, has_pooled=pooled)
 
 

@@ -122,7 +122,7 @@ def distinct_rows(values: Any) -> tuple[Any, Any]:
     return xp.unique(xp.where(equal, like, xp.arange(len(values))), return_inverse=True)
 
 
-class Problem(HostProblem):
+class DeviceProblem(HostProblem):
     """Points on a device, or anywhere, clustered by functions of their array module alone."""
 
     block_rows = _ROWS
@@ -292,7 +292,7 @@ def _csr(xp: Any, keys: Any, found: Any, shape: tuple[int, int]) -> sp.csr_array
     return sp.csr_array((to_host(found), columns, starts), shape=shape)
 
 
-class SoftHistograms(HostSoftHistograms):
+class DeviceSoftHistograms(HostSoftHistograms):
     """`SoftHistograms` of features that are copied to a device once; words and results are on the host."""
 
     def __init__(
@@ -353,3 +353,7 @@ class SoftHistograms(HostSoftHistograms):
             if by_feature is not None:
                 by_feature[rows] = to_host(q.sum(axis=1)[:, np.newaxis] * x - q @ centred)
         return to_host(gradient), by_feature
+
+
+# as the protocol `Codebooks` of `bagwise._utils.backends` has them
+Problem, SoftHistograms = DeviceProblem, DeviceSoftHistograms

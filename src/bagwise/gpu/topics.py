@@ -37,7 +37,7 @@ def infer(
     return Posterior(found.gamma, found.bounds, to_host(found.expected), to_host(found.ratios))
 
 
-class Corpus:
+class DeviceCorpus:
     """Documents of a fit on the device, from `to_counts`; `expected` and `ratios` of their posteriors stay there."""
 
     def __init__(self, X: sp.csr_array) -> None:
@@ -92,3 +92,6 @@ class Corpus:
         arguments = (*self._by_word, ratios, expected, there, np.int64(weights.shape[1]), sums)
         _SOURCE.function("expected_counts")((len(weights),), (32, 8), arguments)
         return np.asarray(to_host(sums))
+
+
+Corpus = DeviceCorpus  # as the protocol `Topics` of `bagwise._utils.backends` has it

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise._io.tensors import Chunks, FileKind, PackedStrings, header_field, tensor
+from bagwise._io.tensors import FileKind, PackedStrings, Pieces, header_field, tensor
 from bagwise.errors import BagwiseError
 from bagwise.retrieval.blocks import Block, DenseBlock, InvertedBlock
 from bagwise.retrieval.candidates import Cells
@@ -48,14 +48,14 @@ FILE = FileKind(
 _MAX_METADATA = 1 << 16
 
 
-def blocks_to_tensors(blocks: list[Block], n_words: int) -> dict[str, NDArray[Any] | Chunks]:
+def blocks_to_tensors(blocks: list[Block], n_words: int) -> dict[str, NDArray[Any] | Pieces]:
     """Return the tensors of blocks. Those that are mapped are written piece by piece."""
     inverted = [block for block in blocks if isinstance(block, InvertedBlock)]
     dense = [block for block in blocks if isinstance(block, DenseBlock)]
     n_values = sum(len(block.values) for block in inverted)
 
-    def chunks(dtype: Any, shape: tuple[int, ...], parts: list[NDArray[Any]]) -> Chunks:
-        return Chunks(np.dtype(dtype), shape, parts)
+    def chunks(dtype: Any, shape: tuple[int, ...], parts: list[NDArray[Any]]) -> Pieces:
+        return Pieces(np.dtype(dtype), shape, parts)
 
     return {
         "sizes": np.array([len(block) for block in blocks], dtype=np.int64),

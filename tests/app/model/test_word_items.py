@@ -5,7 +5,7 @@ import pytest
 
 from bagwise import open_collection
 from bagwise.app import FitOptions, run_fit
-from bagwise.app.modalities.images import Images
+from bagwise.app.modalities.images import ImageModality
 from bagwise.distributed.executors import LocalExecutor
 from bagwise.sources.media import ImageDecoder
 from small_sources import write_image_folder
@@ -23,13 +23,13 @@ def folder(tmp_path):
 @pytest.fixture
 def few(monkeypatch):
     """Learn words from 20 descriptors of 7 images, which is not all that they have."""
-    monkeypatch.setattr(Images, "most_learned_from", 7)
+    monkeypatch.setattr(ImageModality, "most_learned_from", 7)
     for module in ("model.visual", "training.parts"):
         monkeypatch.setattr(f"bagwise.app.{module}.N_SAMPLED_VECTORS", 20)
 
 
 def vectorizer():
-    return Images().vectorizer(OPTIONS, n_classes=2)
+    return ImageModality().vectorizer(OPTIONS, n_classes=2)
 
 
 def assert_equal(one, other):
@@ -62,7 +62,7 @@ def test_items_are_chosen_by_their_ids(folder, few):
     chosen = {items[int(k)].id for k in vectorizer().items_to_learn_from(items)}
     turned = items[np.arange(len(items))[::-1]]
     assert {turned[int(k)].id for k in vectorizer().items_to_learn_from(turned)} == chosen
-    other = Images().vectorizer(OPTIONS.with_changes(random_state=1)).items_to_learn_from(items)
+    other = ImageModality().vectorizer(OPTIONS.with_changes(random_state=1)).items_to_learn_from(items)
     assert {items[int(k)].id for k in other} != chosen
     assert vectorizer().items_to_learn_from(items[:7]) is None
 
@@ -91,7 +91,7 @@ def test_words_are_learned_from_all_items_if_the_chosen_do_not_do(folder, few, h
         for k in vectorizer().items_to_learn_from(items):
             folder.joinpath(items[int(k)].id).write_bytes(b"not an image")
     found = [run_fit(folder, OPTIONS, client=where) for where in (None, LocalExecutor())]
-    monkeypatch.setattr(Images, "most_learned_from", 100)
+    monkeypatch.setattr(ImageModality, "most_learned_from", 100)
     expected = run_fit(folder, OPTIONS)
     for one in found:
         assert one.model.hierarchy == expected.model.hierarchy

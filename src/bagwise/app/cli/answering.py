@@ -216,16 +216,16 @@ def _writing(
                 with _ParquetRows(file, names) as write:
                     yield write
             else:
-                yield _Lines(kind, names, file.write, raw)
+                yield _AnswerLines(kind, names, file.write, raw)
     elif kind == "table":
         rows: list[list[str]] = []
         yield lambda batch: rows.extend(_shown(answer)[: len(names)] for answer in batch)
         session.table(["item", *(name.replace("_", "-") for name in names[1:])], rows)
     else:
-        yield _Lines(kind, names, partial(typer.echo, nl=False), raw)
+        yield _AnswerLines(kind, names, partial(typer.echo, nl=False), raw)
 
 
-class _Lines:
+class _AnswerLines:
     """Writes answers as lines of CSV or JSON."""
 
     def __init__(self, kind: str, names: Sequence[str], write: Callable[[bytes], Any], raw: bool) -> None:

@@ -19,7 +19,7 @@ from bagwise.app.options import FitOptions
 from bagwise.errors import BagwiseError, OptionError
 
 __all__ = [
-    "ProgressBar",
+    "ConsoleProgress",
     "command_line",
     "make_table",
     "message_of",
@@ -87,7 +87,7 @@ def plain_lines(table: Any) -> list[str]:
     return [line.rstrip() for line in file.getvalue().splitlines()]
 
 
-class ProgressBar:
+class ConsoleProgress:
     """Progress bar on standard error, to be used as `progress` of `fit_model`.
 
     It is drawn only if `enabled`. `log` is called with a line at the beginning and the end of each step.

@@ -21,7 +21,7 @@ import typer
 
 from bagwise._utils.text import agree
 from bagwise.app.cli import end_at_once
-from bagwise.app.cli.printing import ProgressBar, make_table, message_of, plain_lines, printable
+from bagwise.app.cli.printing import ConsoleProgress, make_table, message_of, plain_lines, printable
 from bagwise.errors import BagwiseError, named_by
 
 __all__ = ["EXIT_CODES", "Session", "Terminated", "session"]
@@ -63,7 +63,7 @@ class Session:
         self.as_json = as_json
         self.quiet = quiet
         self.log_file = log_file
-        self.progress = ProgressBar(enabled=not quiet and sys.stderr.isatty(), log=self.log)
+        self.progress = ConsoleProgress(enabled=not quiet and sys.stderr.isatty(), log=self.log)
         self.resumes: bool | None = None  # whether a run with the same options goes on where this one ended
         self._answer: dict[str, Any] = {"command": command}
         self._skipped: dict[str, str] | None = None  # reasons by ids

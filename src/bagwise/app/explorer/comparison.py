@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bagwise.app.explorer.workspace import Cut, Workspace
     from bagwise.app.model import Model
 
-__all__ = ["WHICH", "Comparison", "Other", "compare", "default_size", "others_of"]
+__all__ = ["WHICH", "ModelComparison", "Other", "compare", "default_size", "others_of"]
 
 # Items by the answers that they get.
 WHICH = ("disagree", "agree", "first_wrong", "second_wrong", "both_wrong", "both_right")
@@ -93,7 +93,7 @@ def default_size(space: Workspace, other: Other, n: int) -> int:
     return max(sizes, default=space.sizes[1])
 
 
-def compare(space: Workspace, n: int | None, m: int | None = None, against: str = "") -> Comparison:
+def compare(space: Workspace, n: int | None, m: int | None = None, against: str = "") -> ModelComparison:
     """Compare the model at n groups with another at m groups.
 
     Parameters
@@ -110,11 +110,11 @@ def compare(space: Workspace, n: int | None, m: int | None = None, against: str 
         raise BagwiseError(f"The model is compared with {', '.join(others)}, not with {against!r:.40}.")
     other, first = others[name], space.cut(n)
     second = other.space.cut(default_size(space, other, first.model.n_groups) if m is None else m)
-    return Comparison(space, name, other, first, second)
+    return ModelComparison(space, name, other, first, second)
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class ModelComparison:
     """A model at a number of groups beside another one.
 
     Attributes

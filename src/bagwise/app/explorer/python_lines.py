@@ -12,7 +12,7 @@ from bagwise.app.modalities import MODALITIES
 from bagwise.errors import BagwiseError
 
 if TYPE_CHECKING:
-    from bagwise.app.explorer.comparison import Comparison
+    from bagwise.app.explorer.comparison import ModelComparison
     from bagwise.app.explorer.pages.groups import GroupQuery
     from bagwise.app.explorer.pages.items import ItemQuery
     from bagwise.app.explorer.workspace import Origin, Workspace
@@ -142,7 +142,7 @@ class Lines:
         """The model as it was opened."""
         return "index.model" if self.origin.is_index else f"Model.load({self.origin.path!r})"
 
-    def second_model(self, found: Comparison) -> Lines:
+    def second_model(self, found: ModelComparison) -> Lines:
         """Add the other model, `model_2`."""
         cut = f".cut({found.second.model.n_groups})"
         if found.other.space is self.space:
@@ -155,7 +155,7 @@ class Lines:
         self._model("_2", origin, cut)
         return self
 
-    def second(self, found: Comparison) -> Lines:
+    def second(self, found: ModelComparison) -> Lines:
         """Add the other model, `model_2`, and its answers for the same items, `predicted_2`."""
         m, other = found.second.model.n_groups, found.other
         if other.space is self.space:
@@ -184,7 +184,7 @@ class Lines:
             )
         return self.items().add("predicted_2 = model_2.predict(items).tolist()")
 
-    def fair(self, found: Comparison) -> bool:
+    def fair(self, found: ModelComparison) -> bool:
         """Add which items neither of the answers was learned from, `fair`, if errors are compared on these alone."""
         items = self.space.items
         assert items is not None
@@ -257,7 +257,7 @@ def _class_weights(lines: Lines) -> None:
         lines.add("weights = class_weights(model, model.transform(items))")
 
 
-def items_lines(space: Workspace, n: int | None, query: ItemQuery, found: Comparison | None) -> str:
+def items_lines(space: Workspace, n: int | None, query: ItemQuery, found: ModelComparison | None) -> str:
     """The ids of items that filters leave, in their order."""
     lines = Lines(space, n)
     if not lines.cut.has_answers:
@@ -283,7 +283,7 @@ def _plain_items(lines: Lines) -> None:
         lines.items().add("ids, labels = items.ids, items.labels.tolist()")
 
 
-def _conditions(lines: Lines, query: ItemQuery, found: Comparison | None) -> list[str]:
+def _conditions(lines: Lines, query: ItemQuery, found: ModelComparison | None) -> list[str]:
     """Return what items have to fulfil, as conditions on their numbers k."""
     classes, wanted = lines.cut.model.classes, []
     if query.label is not None:
@@ -331,7 +331,7 @@ def _conditions(lines: Lines, query: ItemQuery, found: Comparison | None) -> lis
     return wanted
 
 
-def _compared(lines: Lines, query: ItemQuery, found: Comparison) -> list[str]:
+def _compared(lines: Lines, query: ItemQuery, found: ModelComparison) -> list[str]:
     wanted = []
     if query.which in ("agree", "disagree"):
         sign = "==" if query.which == "agree" else "!="
@@ -425,7 +425,7 @@ def map_lines(space: Workspace, n: int | None) -> str:
     return str(lines.add("x, y = index.map.points.T", "clusters = index.map.clusters"))
 
 
-def compare_lines(found: Comparison) -> str:
+def compare_lines(found: ModelComparison) -> str:
     """Errors of two models in pairs, and the overlap of their groups."""
     lines = Lines(found.space, found.first.model.n_groups)
     lines.use("bagwise.app.training.comparing", "overlap_of_groups")

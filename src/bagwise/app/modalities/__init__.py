@@ -4,11 +4,13 @@ Others ask ``MODALITIES[name]``, and do not compare names; `Modality` says what 
 """
 
 from bagwise.app.modalities.base import Modality
-from bagwise.app.modalities.images import Images
-from bagwise.app.modalities.tables import Tables
-from bagwise.app.modalities.texts import Texts
-from bagwise.app.modalities.videos import Videos
+from bagwise.app.modalities.images import ImageModality
+from bagwise.app.modalities.tables import TableModality
+from bagwise.app.modalities.texts import TextModality
+from bagwise.app.modalities.videos import VideoModality
 
 __all__ = ["MODALITIES", "Modality"]
 
-MODALITIES: dict[str, Modality] = {one.name: one for one in (Images(), Videos(), Texts(), Tables())}
+MODALITIES: dict[str, Modality] = {
+    one.name: one for one in (ImageModality(), VideoModality(), TextModality(), TableModality())
+}

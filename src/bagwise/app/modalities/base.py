@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bagwise.sources.collection import Collection
     from bagwise.sources.items import Item
 
-__all__ = ["Content", "Modality", "PlannedWords", "Terms", "spaced"]
+__all__ = ["Located", "Modality", "PlannedWords", "Terms", "spaced"]
 
 
 class Terms(NamedTuple):
@@ -30,7 +30,7 @@ class Terms(NamedTuple):
     shares: NDArray[np.float64]
 
 
-class Content(Protocol):
+class Located(Protocol):
     """What is needed to find the places of words in an item."""
 
     def places(self, terms: Terms, contributions: NDArray[np.float64]) -> Any:
@@ -93,7 +93,7 @@ class Modality:
         """Return what `open_collection` has to know of a model."""
         return {}
 
-    def frame_options(self, given: Mapping[str, Any], fitted: Mapping[str, Any], words: Any) -> dict[str, Any]:
+    def frame_options(self, asked: Mapping[str, Any], fitted: Mapping[str, Any], words: Any) -> dict[str, Any]:
         """Return what opens a table in memory as that of the fit."""
         return {}
 
@@ -178,7 +178,7 @@ class Modality:
 
     # Answers
 
-    def contents(self, model: Model, X: Any, n_jobs: int | None) -> tuple[Any, Sequence[Content]]:
+    def contents(self, model: Model, X: Any, n_jobs: int | None) -> tuple[Any, Sequence[Located]]:
         """Return the histograms of items, and what is needed for the places of their words, if it is known.
 
         X is as in `Model.histograms`, or a matrix.

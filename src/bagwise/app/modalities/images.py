@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise.app.modalities.base import Content, Terms
-from bagwise.app.modalities.visual import Visual
+from bagwise.app.modalities.base import Located, Terms
+from bagwise.app.modalities.visual import VisualModality
 
 if TYPE_CHECKING:
     from bagwise.app.model.histograms import WordSample
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bagwise.sources.collection import Collection
     from bagwise.sources.items import Item
 
-__all__ = ["Images", "Patch"]
+__all__ = ["ImageModality", "Patch"]
 
 
 class Patch(NamedTuple):
@@ -31,7 +31,7 @@ class Patch(NamedTuple):
     weight: float
 
 
-class Images(Visual):
+class ImageModality(VisualModality):
     """Files of images, or arrays."""
 
     name = "images"
@@ -56,7 +56,7 @@ class Images(Visual):
     def _sizes(self, descriptor: Any, options: FitOptions) -> dict[str, Any]:
         return {"max_side": options.max_side or None}
 
-    def contents(self, model: Model, X: Any, n_jobs: int | None) -> tuple[Any, Sequence[Content]]:
+    def contents(self, model: Model, X: Any, n_jobs: int | None) -> tuple[Any, Sequence[Located]]:
         """Return the histograms of images, and their descriptors, whose places are patches; bags have none."""
         from bagwise.sources.collection import Collection
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise.app.modalities.base import Content, Modality, PlannedWords, Terms
+from bagwise.app.modalities.base import Located, Modality, PlannedWords, Terms
 from bagwise.errors import OptionError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bagwise.sources.collection import Collection
     from bagwise.sources.items import Item
 
-__all__ = ["Column", "Tables"]
+__all__ = ["Column", "TableModality"]
 
 
 class Column(NamedTuple):
@@ -30,7 +30,7 @@ class Column(NamedTuple):
     weight: float
 
 
-class Tables(Modality):
+class TableModality(Modality):
     """Tables of counts or measurements, such as ``.csv`` and ``.h5ad``, or matrices."""
 
     name = "table"
@@ -43,9 +43,9 @@ class Tables(Modality):
         """Return the columns of the model, which are found by their names."""
         return {"words": model.word_names} if model.word_names else {}
 
-    def frame_options(self, given: Mapping[str, Any], fitted: Mapping[str, Any], words: Any) -> dict[str, Any]:
+    def frame_options(self, asked: Mapping[str, Any], fitted: Mapping[str, Any], words: Any) -> dict[str, Any]:
         """Return how missing values are filled, and the columns of the model."""
-        missing = {"missing": given.get("missing") or fitted.get("missing")}
+        missing = {"missing": asked.get("missing") or fitted.get("missing")}
         return missing | ({} if words is None else {"words": words})
 
     def columns(self, opened_as: str) -> tuple[str, ...]:
@@ -89,7 +89,7 @@ class Tables(Modality):
         """Return the name of the method with all columns."""
         return "all columns, standardised, linear SVM" if scaled else super().baseline_of_all(scaled)
 
-    def contents(self, model: Model, X: Any, n_jobs: int | None) -> tuple[Any, Sequence[Content]]:
+    def contents(self, model: Model, X: Any, n_jobs: int | None) -> tuple[Any, Sequence[Located]]:
         """Return the rows, whose places are columns."""
         table = model.histograms(X)
         return table, [_Row(model.word_names, table, k) for k in range(table.shape[0])]

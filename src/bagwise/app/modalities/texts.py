@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise._utils.checks import frozen, json_copy
-from bagwise.app.modalities.base import Content, Modality, PlannedWords, Terms, spaced
+from bagwise.app.modalities.base import Located, Modality, PlannedWords, Terms, spaced
 from bagwise.errors import BagwiseError, OptionError, unknown_name
 from bagwise.runtime import HASH_BITS, PATTERN, hash_words
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bagwise.sources.collection import Collection
     from bagwise.sources.items import Item
 
-__all__ = ["Span", "Texts", "checked_tokenizer", "excerpt_of", "located_words"]
+__all__ = ["Span", "TextModality", "checked_tokenizer", "excerpt_of", "located_words"]
 
 _WORDS = 30_000
 # Without classes: more are no better for clusters of texts.
@@ -59,7 +59,7 @@ class Span(NamedTuple):
     weight: float
 
 
-class Texts(Modality):
+class TextModality(Modality):
     """Files of text, or records: rows of a file with a column of texts."""
 
     name = "texts"
@@ -141,7 +141,7 @@ class Texts(Modality):
         """Return None: words have TF-IDF weights."""
         return None
 
-    def contents(self, model: Model, X: Any, n_jobs: int | None) -> tuple[Any, Sequence[Content]]:
+    def contents(self, model: Model, X: Any, n_jobs: int | None) -> tuple[Any, Sequence[Located]]:
         """Return the histograms of texts, and what finds the places of words in them."""
         from bagwise.sources.collection import load_texts
 
@@ -194,16 +194,16 @@ class _Text:
     def places(self, terms: Terms, contributions: NDArray[np.float64]) -> list[Span]:
         located = list(located_words(self.text, self.tokenizer))
         numbers = self.numbers([word for word, _ in located])
-        found = {int(word): 0.0 for word in np.unique(terms.words)}
+        added_by = {int(word): 0.0 for word in np.unique(terms.words)}
         for word, added in zip(terms.words.tolist(), contributions.tolist(), strict=True):
-            found[word] += added
+            added_by[word] += added
         occurrences = Counter(numbers.tolist())
         weights: dict[Place, float] = {}
         for number, (_, places) in zip(numbers.tolist(), located, strict=True):
-            if number in found:
-                for place in places:
-                    weights[place] = weights.get(place, 0.0) + found[number] / occurrences[number] / len(places)
-        spans = [Span(*place, weight) for place, weight in sorted(weights.items())]
+            if number in added_by:
+                for span in places:
+                    weights[span] = weights.get(span, 0.0) + added_by[number] / occurrences[number] / len(places)
+        spans = [Span(*span, weight) for span, weight in sorted(weights.items())]
         return spans if self.tokenizer.get("analyzer", "word") == "word" else self._by_runs(spans)
 
     def _by_runs(self, spans: list[Span]) -> list[Span]:
@@ -331,7 +331,7 @@ def _word_ngrams(tokens: list[tuple[str, Place]], least: int, most: int) -> Iter
     for n in range(least, most + 1):
         for a in range(len(tokens) - n + 1):
             some = tokens[a : a + n]
-            yield " ".join(token for token, _ in some), [place for _, place in some]
+            yield " ".join(token for token, _ in some), [span for _, span in some]
 
 
 def _padded_ngrams(word: str, origin: Sequence[int], least: int, most: int) -> Iterator[tuple[str, list[Place]]]:
@@ -339,8 +339,8 @@ def _padded_ngrams(word: str, origin: Sequence[int], least: int, most: int) -> I
     padded = f" {word} "
     for n in range(least, most + 1):
         for a in range(max(len(padded) - n, 0) + 1):
-            own = origin[max(a - 1, 0) : max(a + n - 1, 0)] or origin  # of a space alone: the word beside it
-            yield padded[a : a + n], [(own[0], own[-1] + 1)]
+            near = origin[max(a - 1, 0) : max(a + n - 1, 0)] or origin  # of a space alone: the word beside it
+            yield padded[a : a + n], [(near[0], near[-1] + 1)]
         if n >= len(padded):
             return
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bagwise.app.modalities.visual import Visual
+from bagwise.app.modalities.visual import VisualModality
 
 if TYPE_CHECKING:
     from bagwise.app.options import FitOptions
 
-__all__ = ["Videos"]
+__all__ = ["VideoModality"]
 
 _N_FRAMES = 16  # of a video that a network describes
 
 
-class Videos(Visual):
+class VideoModality(VisualModality):
     """Files of videos."""
 
     name = "videos"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bagwise.codebooks.encoders import FewEncoder
     from bagwise.sources.collection import Collection
 
-__all__ = ["Visual", "checked_assignments", "checked_descriptors"]
+__all__ = ["VisualModality", "checked_assignments", "checked_descriptors"]
 
 _WORDS = 1000
 # Network words of many classes: with 100 classes of Caltech-101, 2000 words err on 6.3 %, 1000 on 6.9 %.
@@ -31,7 +31,7 @@ _PLANNED = 8  # items that are described for a plan
 _MANIFOLD_WORDS = 128  # that are moved by `ManifoldBagOfFeatures`, which is its default
 
 
-class Visual(Modality):
+class VisualModality(Modality):
     """Images and videos."""
 
     learns_words = True

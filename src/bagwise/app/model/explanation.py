@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise.app.modalities import MODALITIES
-from bagwise.app.modalities.base import Content, Terms
+from bagwise.app.modalities.base import Located, Terms
 from bagwise.errors import BagwiseError, unknown_name
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Explanation:
     terms : Terms
         Words of the item.
     word_names : sequence of str, default=None
-    content : Content, default=None
+    content : Located, default=None
         What is needed for places.
     id : str, default=None
         Of the item.
@@ -110,7 +110,7 @@ class Explanation:
     group_names: Sequence[str]
     terms: Terms
     word_names: Sequence[str] | None = None
-    content: Content | None = None
+    content: Located | None = None
     id: str | None = None
     probability: float | None = None
     model: Model | None = None
@@ -353,7 +353,7 @@ def _dense(matrix: Any) -> NDArray[Any]:
     return matrix.toarray() if hasattr(matrix, "toarray") else np.asarray(matrix)
 
 
-def _counted(model: Model, X: Any, n_jobs: int | None) -> tuple[Any, Sequence[str], Sequence[Content]]:
+def _counted(model: Model, X: Any, n_jobs: int | None) -> tuple[Any, Sequence[str], Sequence[Located]]:
     """Return the histograms of items, their ids if they have some, and what is needed for places if there are some."""
     from bagwise.sources.collection import Collection
     from bagwise.sources.items import Item

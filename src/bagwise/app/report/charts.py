@@ -15,7 +15,7 @@ from bagwise.app.report.data import Comparison, ConfusionMatrix, MergingCurve
 from bagwise.display.svg import LIGHT, N_LEVELS, Axis, element, line, linear_axis, log_axis, path, text, thinned
 from bagwise.display.texts import number, one_line, percent, shortened
 
-__all__ = ["MAX_STOPS", "NARROW", "WIDE", "HeatMap", "Layout", "comparison_chart", "heat_map", "level_from"]
+__all__ = ["MAX_STOPS", "NARROW", "WIDE", "ChartLayout", "HeatMap", "comparison_chart", "heat_map", "level_from"]
 __all__ += ["merging_chart", "series_style"]
 
 _TOP = 58  # title of the panel and labels of marks
@@ -29,7 +29,7 @@ _MAX_DRAWN = 1200
 
 
 @dataclass(frozen=True)
-class Layout:
+class ChartLayout:
     """Pixels of a chart: its width, where lines begin and end, and whether what is pointed at has a row of its own."""
 
     name: str
@@ -39,15 +39,15 @@ class Layout:
     readout_row: float = 0
 
 
-WIDE = Layout("wide", 760, 58, 742)
-NARROW = Layout("narrow", 350, 46, 344, readout_row=20)  # of phones
+WIDE = ChartLayout("wide", 760, 58, 742)
+NARROW = ChartLayout("narrow", 350, 46, 344, readout_row=20)  # of phones
 
 
 @dataclass(frozen=True)
 class _Panel:
     """A part of a chart with its own axes: numbers of groups on x, values on y."""
 
-    layout: Layout
+    layout: ChartLayout
     x: Axis
     y: Axis
     title: str
@@ -102,7 +102,7 @@ class _Panel:
         return "".join(parts)
 
 
-def merging_chart(curve: MergingCurve, readouts: bool = True, layout: Layout = WIDE) -> str:
+def merging_chart(curve: MergingCurve, readouts: bool = True, layout: ChartLayout = WIDE) -> str:
     """Draw the errors against the number of groups, and below them the criterion, as an ``svg`` element.
 
     With `readouts`, labels of the values appear on hover and focus. Needs the style sheet of the page.
@@ -252,7 +252,7 @@ def series_style(place: int) -> tuple[str, str | None]:
     return f"series-{place % _N_COLORS + 1}", _DASHES[place // _N_COLORS % len(_DASHES)]
 
 
-def comparison_chart(comparison: Comparison, layout: Layout = WIDE) -> str:
+def comparison_chart(comparison: Comparison, layout: ChartLayout = WIDE) -> str:
     """Draw the errors of several criteria against the number of groups, with a legend; hover highlights a line."""
     x = log_axis(comparison.sizes, layout.left + 10, layout.right - 10)
     errors = [error for result in comparison.criteria for error in result.errors]
@@ -283,7 +283,7 @@ def comparison_chart(comparison: Comparison, layout: Layout = WIDE) -> str:
     return _chart(parts, legend_top + 18 * n_rows, label, layout)
 
 
-def _chart(parts: Sequence[str], height: float, label: str, layout: Layout) -> str:
+def _chart(parts: Sequence[str], height: float, label: str, layout: ChartLayout) -> str:
     box, kind = f"0 0 {layout.width:g} {height:.0f}", f"chart {layout.name}"
     return element("svg", *parts, class_=kind, viewBox=box, role="group", aria_label=label)
 

@@ -17,11 +17,11 @@ from bagwise.display import texts
 from bagwise.display.svg import thinned
 from bagwise.display.texts import one_line, percent, percent_of
 
-__all__ = ["LIMITS", "Part", "by_decision", "examples_by_class", "lowest_errors", "report_view", "score_parts"]
+__all__ = ["LIMITS", "ScorePart", "by_decision", "examples_by_class", "lowest_errors", "report_view", "score_parts"]
 __all__ += ["shown_groups", "table_rows"]
 
 
-class Limits(NamedTuple):
+class ShownLimits(NamedTuple):
     """Maximum numbers of what is shown, so that pages stay readable and small."""
 
     groups: int = 60  # as cards; all others in a list
@@ -36,7 +36,7 @@ class Limits(NamedTuple):
     contribution_patch: int = 4096  # bytes of a patch that is repeated beside each example
 
 
-LIMITS = Limits()
+LIMITS = ShownLimits()
 
 
 def report_view(data: ReportData) -> dict[str, Any]:
@@ -235,7 +235,7 @@ def _groups_view(groups: Sequence[WordGroup]) -> dict[str, Any]:
     }
 
 
-class Part(NamedTuple):
+class ScorePart(NamedTuple):
     """A part of a score, of a group or, if `group` is None, of all others or the intercept; and its value as shown."""
 
     name: str
@@ -244,7 +244,7 @@ class Part(NamedTuple):
     shown: str
 
 
-def score_parts(example: Example) -> tuple[list[Part], str]:
+def score_parts(example: Example) -> tuple[list[ScorePart], str]:
     """Return the parts of the score of an example as they are shown, and the score; the shown numbers add up.
 
     >>> parts, score = score_parts(Example("x", contributions=[(4, 0.6004), (2, -0.2004)], score=0.5, intercept=0.1))
@@ -263,7 +263,7 @@ def score_parts(example: Example) -> tuple[list[Part], str]:
     digits = texts.digits_for(max(map(abs, values), default=0.0))
     if example.score is not None:
         values = texts.rounded_to_sum(values, example.score, digits)
-    parts = [Part(*of, texts.fixed(value, digits, sign=True)) for of, value in zip(found, values, strict=True)]
+    parts = [ScorePart(*of, texts.fixed(value, digits, sign=True)) for of, value in zip(found, values, strict=True)]
     return parts, "" if example.score is None else texts.fixed(example.score, digits)
 
 
@@ -271,7 +271,7 @@ def _examples_view(data: ReportData) -> list[tuple[str | None, list[dict[str, An
     known = {group.number: group for group in data.groups}
     linked = {group.number for group in shown_groups(data.groups)}
 
-    def row(part: Part) -> dict[str, Any]:
+    def row(part: ScorePart) -> dict[str, Any]:
         group = None if part.group is None else known.get(part.group)
         patch = group.patches[0] if group and group.patches else b""
         patch = patch if len(patch) <= LIMITS.contribution_patch else b""

@@ -8,7 +8,7 @@ import numpy as np
 from starlette.datastructures import QueryParams
 from starlette.routing import BaseRoute, Route
 
-from bagwise.app.explorer.comparison import Comparison, compare, others_of
+from bagwise.app.explorer.comparison import ModelComparison, compare, others_of
 from bagwise.app.explorer.python_lines import compare_lines
 from bagwise.app.explorer.requests import maybe_number, reading, size_of
 from bagwise.app.explorer.workspace import Cut, Workspace
@@ -70,7 +70,7 @@ def _side(cut: Cut, space: Workspace, recounted: bool) -> dict[str, Any]:
     }
 
 
-def _items(found: Comparison) -> dict[str, Any] | None:
+def _items(found: ModelComparison) -> dict[str, Any] | None:
     """Return how both answer for the items."""
     items = found.space.items
     if items is None or not found.has_answers:
@@ -95,7 +95,7 @@ def _items(found: Comparison) -> dict[str, Any] | None:
     }
 
 
-def _groups(found: Comparison) -> dict[str, Any]:
+def _groups(found: ModelComparison) -> dict[str, Any]:
     """Return how the groups of both overlap; why not, if they cannot be compared."""
     try:
         overlap = overlap_of_groups(found.first.model, found.second.model)

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from bagwise.app.explorer.comparison import Comparison, compare
+from bagwise.app.explorer.comparison import ModelComparison, compare
 from bagwise.app.explorer.items import Items
 from bagwise.app.explorer.python_lines import item_lines, items_lines
 from bagwise.app.explorer.requests import MOST_ROWS, answer_json, maybe_number, number_or, reading, safe, size_of
@@ -313,7 +313,7 @@ def _row(space: Workspace, cut: Cut, number: int) -> dict[str, Any]:
     return row
 
 
-def _second(other: Comparison, number: int) -> dict[str, Any]:
+def _second(other: ModelComparison, number: int) -> dict[str, Any]:
     """Return the answer of the other model for an item."""
     return {"second": clean(other.classes[other.answers[1][number]]), "second_title": clean(other.second_title)}
 
