@@ -17,6 +17,19 @@ from model_cases import random_hierarchy, weighted_image_model, weighted_text_mo
 
 NAMES = ["cat", "dog é", "home", "not unicode \udcff", "", "the"]
 
+# a file of each kind
+SAVED = {
+    "bagwise.Model": "images.bagwise",
+    "bagwise.ItemIndex": "items.index",
+    "bagwise.BagIndex": "names.index",
+    "bagwise.Bags": "places.bags",
+    "bagwise.Hierarchy": "merges.hierarchy",
+    "bagwise.LatentDirichlet": "words.topics",
+    "bagwise.ManifoldBagOfFeatures": "words.manifold",
+    "bagwise.Sketch": "stream.sketch",
+    "bagwise.Statistics": "sparse.statistics",
+}
+
 
 def counts(n=12, n_words=6, seed=0):
     """Half sparse rows, half dense ones."""

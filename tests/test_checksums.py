@@ -15,20 +15,7 @@ from bagwise.app.cli.verifying import KINDS, load_file
 from bagwise.bags import BagsWriter
 from changed_files import change_tensor, read_parts
 from model_cases import MADE, image_model
-from saved_files import saved_files
-
-SAVED = {
-    "bagwise.Model": "images.bagwise",
-    "bagwise.ItemIndex": "items.index",
-    "bagwise.BagIndex": "names.index",
-    "bagwise.Bags": "places.bags",
-    "bagwise.Hierarchy": "merges.hierarchy",
-    "bagwise.LatentDirichlet": "words.topics",
-    "bagwise.ManifoldBagOfFeatures": "words.manifold",
-    "bagwise.Sketch": "stream.sketch",
-    "bagwise.Statistics": "sparse.statistics",
-}
-
+from saved_files import SAVED, saved_files
 
 # Tensors that are not read when the file is opened.
 MAPPED = {

@@ -1,4 +1,4 @@
-"""The runner: finished cells are kept, whatever happens to the others."""
+"""The runner and its command line: finished cells and shared files are kept, whatever happens to the others."""
 
 import json
 import os
@@ -9,6 +9,8 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from experiments.__main__ import EXPERIMENTS, footer, main, parse
+from experiments.caching import kept
 from experiments.running import Options, Results, run
 
 from waiting import PATIENCE, until
@@ -139,3 +141,104 @@ def test_the_file_has_a_line_for_each_cell(tmp_path):
     again = Results(results.path)
     assert (len(again), again["b"], again.seconds) == (2, {"x": 1.5}, 0.24)
     assert again.machines == [{"commit": "a"}, {"commit": "b"}]
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_a_file_is_written_once(tmp_path, quick):
+    options = Options(tmp_path, tmp_path / "out", quick=quick)
+    calls = []
+
+    def write(path):
+        calls.append(path)
+        path.write_text("made")
+
+    first, second = (kept(options, "some-1.5.txt", write) for _ in range(2))
+    assert first == second == calls[0]
+    assert len(calls) == 1
+    assert first.name == ("some-1.5.quick.txt" if quick else "some-1.5.txt")
+    assert first.read_text() == "made"
+
+
+def test_what_failed_is_tried_again(tmp_path):
+    options = Options(tmp_path, tmp_path / "out")
+
+    def fail(path):
+        raise RuntimeError("broken off")
+
+    with pytest.raises(RuntimeError, match="broken off"):
+        kept(options, "some.txt", fail)
+    assert kept(options, "some.txt", lambda path: path.write_text("made")).read_text() == "made"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["manifold_scene15", "--data", "nowhere"], "--data DIR or BAGWISE_DATA=DIR; got nowhere"),
+        (["free_energy_text"], "--data DIR or BAGWISE_DATA=DIR; got None"),
+        (
+            ["weather"],
+            "Unknown experiment 'weather'. Accepted: merging_times, .*free_energy_retrieval.*; all, list, page",
+        ),
+        (["list", "manifold_mnist"], "list and page stand alone"),
+        (["manifold_mnist", "--data", ".", "--repeats", "0"], "--repeats must be at least 1, got 0"),
+    ],
+)
+def test_what_cannot_be_run_is_told(arguments, message, monkeypatch):
+    monkeypatch.delenv("BAGWISE_DATA", raising=False)
+    with pytest.raises(SystemExit, match=message):
+        parse(arguments)
+
+
+def test_an_interrupt_says_how_to_go_on(tmp_path, monkeypatch):
+    def interrupted(name, experiment, options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("experiments.__main__.run", interrupted)
+    monkeypatch.setattr("signal.signal", lambda *_: None)  # that of the test's own process
+    monkeypatch.setattr(sys, "argv", ["experiments", "wide_lbp", "--data", str(tmp_path), "--out", str(tmp_path)])
+    with pytest.raises(SystemExit, match=r"wide_lbp was interrupted; its finished cells are kept in .*Run it again"):
+        main()
+
+
+def test_all_are_run_by_one_name(tmp_path):
+    options, names = parse(["all", "--quick", "--data", str(tmp_path), "--jobs", "3"])
+    assert names == list(EXPERIMENTS)
+    assert (options.data, options.quick, options.repeats, options.jobs) == (tmp_path, True, None, 3)
+
+
+def test_experiments_are_listed_without_torch():
+    code = """if True:
+        import sys
+
+        class NoTorch:
+            def find_spec(self, name, path=None, target=None):
+                if name.split(".")[0] == "torch":
+                    raise ModuleNotFoundError("No module named 'torch'", name=name)
+
+        sys.meta_path.insert(0, NoTorch())
+        sys.argv = ["experiments", "list"]
+        from experiments.__main__ import main
+        main()
+    """
+    path = os.pathsep.join([str(ROOT), str(ROOT / "src")])
+    listed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, env=os.environ | {"PYTHONPATH": path}
+    )
+    assert listed.returncode == 0, listed.stderr
+    assert [line.split()[0] for line in listed.stdout.splitlines()] == list(EXPERIMENTS)
+
+
+def test_times_that_nobody_took_are_left_out_and_told(tmp_path):
+    def told(*seconds):
+        results = Results(tmp_path / f"{seconds}.json")
+        for k, value in enumerate(seconds):
+            results.keep(str(k), {}, value, {"date": "2026-01-01", "commit": "abc", "cpu": "one", "cores": 2})
+        again = Results(results.path)
+        assert again.seconds == sum(value for value in seconds if value is not None)
+        assert again.n_untimed == seconds.count(None)
+        return footer("some", again)
+
+    where = "2026-01-01, commit abc, one, 2 cores.*"
+    assert told(90.0, 30.0) == f"*`python -m experiments some`: 2 cells, 2 min of processor time, {where}"
+    assert told(None) == f"*`python -m experiments some`: 1 cell, time not kept, {where}"
+    assert "3 cells, 2 min of processor time (without 1 whose time was not kept)" in told(90.0, None, 30.0)

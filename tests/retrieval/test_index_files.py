@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
-from bagwise import BagIndex, BagwiseError, Hierarchy
+from bagwise import BagIndex, BagwiseError
 from bagwise.retrieval.histograms import METRICS
 from changed_files import write_arrays
 
@@ -160,32 +160,6 @@ def saved(tmp_path_factory):
         patch.setattr("bagwise.retrieval.store.BLOCK_ITEMS", 10)
         index = BagIndex("chi2").add(mixed(), [f"item {i}" for i in range(40)])
         return index.save(folder / "index")
-
-
-@given(fraction=st.floats(0, 1, exclude_max=True), mmap=st.booleans())
-def test_truncated_files_are_refused(saved, tmp_path_factory, fraction, mmap):
-    content = saved.read_bytes()
-    short = tmp_path_factory.mktemp("short") / "index"
-    short.write_bytes(content[: int(fraction * len(content))])
-    with pytest.raises(BagwiseError, match="cut short"):
-        BagIndex.load(short, mmap=mmap)
-
-
-def test_other_files_are_refused(saved, tmp_path):
-    path = tmp_path / "file"
-    path.write_text("hello, this is text")
-    with pytest.raises(BagwiseError, match="is not a file of bagwise"):
-        BagIndex.load(path)
-    Hierarchy(3, [[0, 1]], [1.0]).save(path)
-    with pytest.raises(BagwiseError, match=r"holds 'bagwise\.Hierarchy', not 'bagwise\.BagIndex'"):
-        BagIndex.load(path)
-    path.write_bytes(saved.read_bytes() + b"x")
-    with pytest.raises(BagwiseError, match="cut short"):
-        BagIndex.load(path)
-    with pytest.raises(FileNotFoundError):
-        BagIndex.load(tmp_path / "nothing")
-    with pytest.raises(BagwiseError, match="is a folder, but a file is needed"):
-        BagIndex.load(tmp_path)
 
 
 def changed(path, new, *, header=None, arrays=None):

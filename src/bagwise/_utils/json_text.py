@@ -25,7 +25,7 @@ def parse_json(text: str | bytes, most_parts: int = MOST_PARTS) -> Any:
     {'a': [1, 'x, y']}
     """
     # from UTF-8 alone: json would guess other encodings, in which bytes may look like quotes
-    whole = text if isinstance(text, str) else text.decode("utf-8", "surrogatepass")
+    whole = text if isinstance(text, str) else str(text, "utf-8", "surrogatepass")
     # at once for nearly all texts, with what is in strings
     if sum(map(whole.count, ',[{"')) > most_parts:
         n_parts = sum(1 for _ in islice(_PART.finditer(whole), most_parts + 1))

@@ -1,7 +1,6 @@
 """Whatever a model file says is checked before it is believed, here and in the runtime."""
 
 import json
-import os
 import subprocess
 import sys
 import tracemalloc
@@ -12,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bagwise import Bags, BagwiseError, Hierarchy, Model, runtime
+from bagwise import BagwiseError, Model, runtime
 from bagwise.app.model import Head, files
 from changed_files import checksums
 from model_cases import MADE, random_hierarchy, refused, table_model
@@ -43,7 +42,6 @@ def parts(request, tmp_path_factory):
 
 
 HEADERS = {  # a change of the header, and what is said of it
-    "newer": ({"schema": 2}, "was written by another version of bagwise: it has schema 2, and this one reads 1"),
     "term": ({"term": "exp"}, "term or norm cannot be"),
     "list as term": ({"term": ["log"]}, "term or norm cannot be"),
     "norm": ({"norm": "l3"}, "term or norm cannot be"),
@@ -61,10 +59,6 @@ HEADERS = {  # a change of the header, and what is said of it
     "flattened below its merges": ({"flattened": 2}, "its flattened cannot be"),
     "flattened in words": ({"flattened": "4"}, "its flattened cannot be"),
     "negative calibration": ({"calibration": {"4": -1.0}}, "its calibration cannot be"),
-    "schema": ({"schema": "1"}, "another version"),
-    "boolean schema": ({"schema": True}, "another version"),
-    "kind": ({"kind": "bagwise.Hierarchy"}, r"holds 'bagwise\.Hierarchy', not 'bagwise\.Model'"),
-    "unknown key": ({"file": "../../etc/passwd"}, "not that of a model"),
     "items": ({"items": "sounds"}, "its items"),
     "list of items": ({"items": ["images"]}, "its items"),
     "no words": ({"vocabulary_size": 0}, "number of words cannot be"),
@@ -174,40 +168,6 @@ def test_parameters_of_descriptors_are_checked(parameters, message, tmp_path):
 
 def with_entry(entries, name, **changes):
     return entries | {name: entries[name] | changes}
-
-
-ENTRIES = {
-    "unknown type": (lambda e: with_entry(e, "merges", dtype="BF16"), "'merges' cannot be"),
-    "list as type": (lambda e: with_entry(e, "merges", dtype=["I32"]), "'merges' cannot be"),
-    "type": (lambda e: with_entry(e, "merges", dtype="F32"), "its array 'merges' is"),
-    "shape": (lambda e: with_entry(e, "scores", shape=[3]), "does not fill the bytes"),
-    "huge shape": (lambda e: with_entry(e, "scores", shape=[10**15, 10**15]), "does not fill the bytes"),
-    "huge everything": (
-        lambda e: with_entry(e, "scores", shape=[10**12], data_offsets=[0, 8 * 10**12]),
-        "overlap or leave gaps|arrays end at",
-    ),
-    "beyond integers": (lambda e: with_entry(e, "scores", shape=[10**40]), "'scores' cannot be"),
-    "negative": (lambda e: with_entry(e, "scores", shape=[-1], data_offsets=[8, 0]), "'scores' cannot be"),
-    "fractions": (lambda e: with_entry(e, "scores", shape=[1.5]), "'scores' cannot be"),
-    "deep": (lambda e: with_entry(e, "scores", shape=[1] * 9), "'scores' cannot be"),
-    "no entry": (lambda e: e | {"scores": None}, "'scores' cannot be"),
-    "one offset": (lambda e: with_entry(e, "scores", data_offsets=[0]), "'scores' cannot be"),
-    "overlap": (lambda e: with_entry(e, "scores", data_offsets=e["merges"]["data_offsets"]), "fill|overlap"),
-    "shifted": (
-        lambda e: with_entry(e, "scores", data_offsets=[offset + 8 for offset in e["scores"]["data_offsets"]]),
-        "overlap or leave gaps",
-    ),
-    "renamed": (lambda e: {("pickle" if k == "scores" else k): v for k, v in e.items()}, "merges|its array"),
-    "missing": (lambda e: {k: v for k, v in e.items() if k != "scores"}, "overlap or leave gaps"),
-    "transposed": (lambda e: with_entry(e, "merges", shape=e["merges"]["shape"][::-1]), "its array 'merges'"),
-}
-
-
-@pytest.mark.parametrize("case", sorted(ENTRIES))
-def test_arrays_that_cannot_be_are_refused(parts, case, tmp_path):
-    _, (about, entries, data), _ = parts
-    change, message = ENTRIES[case]
-    refused(put_together(tmp_path / "m.bagwise", about, change(entries), data), message)
 
 
 @pytest.mark.parametrize(
@@ -357,17 +317,6 @@ def test_tokenizers_that_cannot_be_are_refused(tokenizer, tmp_path):
     refused(put_together(tmp_path / "m.bagwise", about | {"tokenizer": tokenizer}, entries, data), "tokenizer")
 
 
-@given(cut=st.integers(0, 10**6), more=st.binary(max_size=9))
-def test_files_of_another_length_are_refused(parts, tmp_path_factory, cut, more):
-    _, _, content = parts
-    path = tmp_path_factory.mktemp("cut") / "m.bagwise"
-    path.write_bytes(content[: cut % len(content)])
-    refused(path, "cut short|arrays end at|no JSON|does not fill|it is empty")
-    if more:
-        path.write_bytes(content + more)
-        refused(path, "arrays end at")
-
-
 @given(place=st.integers(0, 10**6), byte=st.integers(0, 255))
 def test_a_changed_byte_of_an_edited_model_is_refused_or_edits_that_can_be_replayed(place, byte):
     changed = bytearray(EDITED)
@@ -381,69 +330,15 @@ def test_a_changed_byte_of_an_edited_model_is_refused_or_edits_that_can_be_repla
         assert len(model.undo().edits) == len(model.edits) - 1
 
 
-@given(place=st.integers(0, 10**6), byte=st.integers(0, 255))
-def test_a_changed_byte_is_refused_or_a_sound_model(parts, tmp_path_factory, place, byte):
-    _, _, content = parts
-    changed = bytearray(content)
-    changed[place % len(content)] = byte
-    path = tmp_path_factory.mktemp("byte") / "m.bagwise"
-    path.write_bytes(changed)
-    for load, kind in ((Model.load, BagwiseError), (runtime.load, runtime.ModelFileError)):
-        try:
-            model = load(path)
-        except kind:
-            continue
-        assert model.cut(4).n_groups == 4
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "or it is empty"),
-        (b"\x80\x04\x95 pickle, for instance", "cut short, or no safetensors"),
-        ((1 << 63).to_bytes(8, "little") + b"{}", "cut short"),
-        ((2).to_bytes(8, "little") + b"{}", "not written by bagwise"),
-        ((2).to_bytes(8, "little") + b"[]", "no JSON object"),
-        ((4).to_bytes(8, "little") + b"null", "no JSON object"),
-        ((3).to_bytes(8, "little") + b"\xff\xfe{", "no JSON"),
-        ((100_000).to_bytes(8, "little") + b"[" * 100_000, "no JSON"),
-        ((1 << 23).to_bytes(8, "little") + b" " * (1 << 23), "cut short"),
-        ((6000).to_bytes(8, "little") + b'{"a":' + b"1" * 5994 + b"}", "no JSON"),
-    ],
-)
-def test_what_is_no_model_is_refused(content, message, tmp_path):
-    path = tmp_path / "m.bagwise"
-    path.write_bytes(content)
-    refused(path, message)
-
-
-@pytest.mark.parametrize("metadata", [{}, {"bagwise": "[]"}, {"bagwise": "{"}, {"bagwise": 3}, ["bagwise"], "bagwise"])
-def test_metadata_that_is_none_of_ours_is_refused(metadata, parts, tmp_path):
-    _, (about, entries, data), _ = parts
-    path = put_together(tmp_path / "m.bagwise", about, entries, data, metadata)
-    refused(path, "not written by bagwise|no JSON")
-
-
-def test_files_of_other_kinds_are_refused(tmp_path):
-    Hierarchy(3, [[0, 1]], [1.0]).save(tmp_path / "hierarchy")
-    refused(tmp_path / "hierarchy", r"holds 'bagwise\.Hierarchy', not 'bagwise\.Model'")
-    Bags.from_list([[[1.0]]]).save(tmp_path / "bags")
-    refused(tmp_path / "bags", r"holds 'bagwise\.Bags'")
-    refused(tmp_path / "nothing", "there is no such file")
-    (tmp_path / "folder").mkdir()
-    refused(tmp_path / "folder", "it is a folder")
-    os.mkfifo(tmp_path / "pipe")  # reading it would wait for ever
-    refused(tmp_path / "pipe", "there is no such file")
-    with pytest.raises(BagwiseError, match=r"holds 'bagwise\.Model'"):
-        Hierarchy.load(table_model().save(tmp_path / "m.bagwise"))
-
-
 def test_hostile_sizes_take_no_memory(parts, tmp_path):
     """Whatever a file declares, reading it takes no more than a small multiple of the file."""
     _, (about, entries, data), _ = parts
     cases = [put_together(tmp_path / "words", about | {"vocabulary_size": 2**31 - 1}, entries, data)]
-    for name in ("huge shape", "huge everything"):
-        cases.append(put_together(tmp_path / name.replace(" ", "_"), about, ENTRIES[name][0](entries), data))
+    for name, changes in {
+        "shape": {"shape": [10**15, 10**15]},
+        "everything": {"shape": [10**12], "data_offsets": [0, 8 * 10**12]},
+    }.items():
+        cases.append(put_together(tmp_path / name, about, with_entry(entries, "scores", **changes), data))
     script = (
         "import resource, sys, numpy, bagwise, bagwise.app.model\n"
         "from bagwise import runtime\n"

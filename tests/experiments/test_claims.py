@@ -1,19 +1,13 @@
-"""What the experiments on merging say, from made-up results, finished or not."""
-
-import importlib
+"""What experiments say of their results: differences, their intervals, and the claims that follow from them."""
 
 import numpy as np
 import pytest
-from experiments.__main__ import EXPERIMENTS
 from experiments.differences import Difference, always, difference, paired
-from experiments.merging_claims import ahead, better_than_all, lowest, worst
-from experiments.merging_errors import WHOLE, Errors
-from experiments.papers import PAPERS
-from experiments.reducing import SIZES
-from experiments.running import Options, Results
+from experiments.merging_claims import ahead, lowest, worst
+from experiments.merging_errors import Errors
+from experiments.running import Results
 
-from experiments import merging_caltech, merging_kernels, merging_scene15, merging_text, merging_unsupervised
-from result_pages import page_of
+from experiments import manifold_protocol, wide_lbp
 
 MACHINE = {"date": "2026-01-01", "commit": "abc", "cpu": "one", "cores": 2}
 
@@ -116,60 +110,48 @@ def test_claims_follow_the_errors(tmp_path):
     assert ahead(errors, "aib", "csm", "linear", sizes).supported is False
 
 
-def test_only_what_is_lower_is_better_than_all_words(tmp_path):
-    levels = made({"csm": 0.1, "aib": 0.3})
-    for key in list(levels):
-        levels[key]["all"] = {"linear": {"30": 0.2}}
-    errors = Errors(kept(tmp_path, levels))
-    assert better_than_all(errors, "csm", ("aib",), "linear", (2, 5)).supported is True
-    assert better_than_all(errors, "aib", ("csm",), "linear", (2, 5)).supported is False
+def test_claims_about_patterns_follow_the_accuracies(tmp_path):
+    def said(bsc, vq, n_draws=3):
+        results = Results(tmp_path / f"{bsc}-{vq}-{n_draws}.json")
+        for draw in range(n_draws):
+            for k, (method, value) in enumerate({"bsc": bsc, "vq": vq, "lbp": 70.0}.items()):
+                noise = 0.1 * ((draw + k) % 2)
+                results.keep(f"{draw:02d}/{method}/0256/cells", value + noise, 1.0, MACHINE)
+        return [claim.supported for claim in wide_lbp.sections(results)[0].claims]
+
+    assert said(77.0, 72.0) == [True, True]
+    assert said(74.0, 72.0) == [False, True]
+    assert said(77.0, 79.0) == [True, False]
+    assert said(77.0, 76.9) == [True, None]  # draws differ by as much
+    assert said(77.0, 72.0, n_draws=1) == [True, None]
 
 
-def made_up_cell(rng, methods, classifiers):
-    def line(method):
-        return {str(size): float(rng.random()) for size in ((1000,) if method in WHOLE else SIZES)}
-
-    return {method: {name: line(method) for name in classifiers} for method in methods}
-
-
-def every_cell(module, options):
-    """A made-up result for each cell, in the form that its function would give."""
-    rng = np.random.default_rng(0)
-    three = ("linear", "neighbors", "intersection")
-    found = {}
-    for cell in module.cells(options):
-        if module is merging_unsupervised:
-            found[cell.key] = made_up_cell(rng, module.METHODS, ("neighbors",))
-        elif module is merging_kernels:
-            kernel = cell.arguments["kernel"]
-            linear = kernel == "linear"
-            methods = ("all_histograms", "csm_histograms") if linear else (f"csm_{kernel}",)
-            found[cell.key] = made_up_cell(rng, methods, ("linear", *module.KERNELS) if linear else (kernel,))
-        else:
-            found[cell.key] = made_up_cell(rng, module.GROUPS[cell.arguments["group"]], three)
-    return found
+def with_gain(key, *gains):
+    """Repetitions in which one criterion of MO-BoF is better by so many %, and all others stay as they are."""
+    sign = -1 if key.endswith("davies_bouldin") else 1
+    base = dict.fromkeys(manifold_protocol.SHOWN, 2.0)
+    return [{"BoF": base, "MO-BoF": base | {key: 2 * (1 + sign * gain / 100)}} for gain in gains]
 
 
+@pytest.mark.parametrize("key", ["kmeans_nmi", "kmeans_davies_bouldin"])
 @pytest.mark.parametrize(
-    "module", [merging_caltech, merging_scene15, merging_unsupervised, merging_kernels, merging_text]
+    ("gains", "holds"), [([12.0, 9.0], True), ([9.0, 9.0], False), ([30.0, -1.0], False), ([30.0, 0.0], False)]
 )
-@pytest.mark.parametrize("part", [1.0, 0.5, 0.1, 0.0])
-def test_sections_can_be_written_from_any_part_of_the_cells(module, part, tmp_path, monkeypatch):
-    monkeypatch.setattr("experiments.sets.alike_topics", lambda options, n_pairs: [("grain", "ship")])
-    cells = every_cell(module, Options(tmp_path, tmp_path, repeats=3))
-    names = sorted(cells)
-    chosen = np.random.default_rng(1).permutation(len(names))[: int(np.ceil(part * len(names)))]
-    results = kept(tmp_path, {names[k]: cells[names[k]] for k in chosen})
-    assert (len(results) > 0) == (part > 0)
-    sections, text = page_of(module, results, tmp_path)
-    if part == 1:
-        assert all(section.claims and section.tables and section.curves for section in sections
-                   if section.title != "Without labels, 15 scenes at once")  # fmt: skip
-        assert text.count("![") == sum(len(section.curves) for section in sections)
+def test_claims_are_about_every_repetition_and_the_published_gain(key, gains, holds, tmp_path):
+    sign = -1 if key.endswith("davies_bouldin") else 1
+    published = {key: {"BoF": 1.0, "MO-BoF": 1 + sign * 0.1}}  # a gain of 10 %
+    results = Results(tmp_path / "some.json")
+    for k, run in enumerate(with_gain(key, *gains)):
+        results.keep(f"{k:02d}", run, 1.0, MACHINE)
+    (section,) = manifold_protocol.compared("Title", "Text.", published, results)
+    (claim,) = section.claims
+    assert claim.supported == holds
+    assert claim.text.endswith("better every time, on average by 10.0 % or more")
+    rows = {row[0]: row for row in section.tables[0].rows}
+    assert rows[key.replace("_", " ")][4] == f"{np.mean(gains):+.1f} %"
 
 
-def test_every_experiment_says_whose_it_is():
-    for name in EXPERIMENTS:
-        module = importlib.import_module(f"experiments.{name}")
-        assert module.PAPER in PAPERS
-        assert module.TITLE
+def test_gains_are_shares_of_what_was_before_whatever_its_sign():
+    runs = [{"a": {"silhouette": -0.2, "davies_bouldin": 2.0}, "b": {"silhouette": -0.1, "davies_bouldin": 1.5}}]
+    np.testing.assert_allclose(manifold_protocol.gains("silhouette", runs, "a", "b"), [50])
+    np.testing.assert_allclose(manifold_protocol.gains("davies_bouldin", runs, "a", "b"), [25])
