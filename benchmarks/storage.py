@@ -2,6 +2,7 @@
 
     python benchmarks/storage.py                    # up to 10,000,000 rows, some minutes
     python benchmarks/storage.py --rows 100000      # to see that it works
+    python benchmarks/storage.py --old SRC          # opening alone, beside another version: its folder src
 
 Each figure is of a process of its own; memory is the growth at its peak. Peers: pandas, which holds the whole table,
 and `Model.transform`, which holds all features.
@@ -12,7 +13,9 @@ from __future__ import annotations
 import argparse
 import json
 import pickle
+import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -88,12 +91,57 @@ def transformed(path: str, model: str, out: str | None) -> dict[str, Any]:
     return {"what": what, "rows": len(texts), "seconds": seconds, "MB": memory.growth / 1e6}
 
 
+def opening(path: str, small: str, src: str | None) -> dict[str, Any]:
+    """Open a source with its labels, after a small one of its kind; `src` has another version of the library."""
+    if src is not None:
+        sys.path.insert(0, src)
+    from bagwise import open_collection
+
+    len(open_collection(small).labels)
+    with PeakMemory() as memory:
+        started = time.process_time()
+        n = len(open_collection(path).labels)
+        seconds = time.process_time() - started
+    return {"what": Path(path).name, "rows": n, "cpu": seconds, "MB": memory.growth / 1e6}
+
+
+def _opened_beside(folder: str, most: int, old: str) -> list[dict[str, Any]]:
+    """Open texts of a CSV file, files in folders and manifests with this version and another one, three times each."""
+    for name, n in (("small", 100), ("large", most)):
+        lines = (f"text {k} of {k % 997} words {k % 991},class{k % 10}" for k in range(n))
+        Path(folder, f"{name}.csv").write_text("\n".join(["text,label", *lines]))
+        for k in range(n // 10):
+            file = Path(folder, name, f"class{k % 100}", f"{k}.txt")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text("a text")
+        write_rows(Path(folder, f"{name}.parquet"), n)
+        lines = (f"train/{k:09}.jpg,s3://bucket/photos/{k:09}.jpg,class{k % 1000}" for k in range(n))
+        Path(folder, f"{name}-manifest.csv").write_text("\n".join(["id,url,label", *lines]))
+    rows = []
+    for end in (".csv", "", ".parquet", "-manifest.csv"):
+        small, large = (str(Path(folder, f"{name}{end}")) for name in ("small", "large"))
+        runs = [
+            in_fresh_process(__file__, "opening", path=large, small=small, src=src)
+            for _ in range(3)
+            for src in (old, None)
+        ]
+        for version, some in (("other", runs[::2]), ("this", runs[1::2])):
+            best = {name: min(run[name] for run in some) for name in ("cpu", "MB")}
+            rows.append({"what": f"large{end}", "version": version, "rows": some[0]["rows"], **best})
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=10_000_000, help="rows of the largest manifest")
+    parser.add_argument("--old", help="folder src of another version, beside which sources are opened")
     chosen = parser.parse_args()
     print(json.dumps(machine()))
     with tempfile.TemporaryDirectory() as folder:
+        if chosen.old is not None:
+            heads = {"what": "", "version": "version", "rows": "rows", "cpu": "CPU s", "MB": "MB at the peak"}
+            print_table(_opened_beside(folder, min(chosen.rows, 1_000_000), chosen.old), heads)
+            return
         rows = []
         for n in (chosen.rows // 10, chosen.rows):
             path = Path(folder, "manifest.parquet")

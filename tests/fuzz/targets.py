@@ -198,13 +198,11 @@ def _use_shards(path):
     """Open a tar file as the only shard of a pattern."""
     from bagwise import open_collection
     from bagwise.errors import BagwiseError
-    from bagwise.sources import open_partitions
 
     pattern = path.with_name(path.name.replace(path.stem, f"{path.stem[:-1]}?", 1))
-    for found in (open_collection(pattern), open_partitions(pattern)[0].open()):
-        for item in found[:4]:
-            with contextlib.suppress(BagwiseError):
-                item.load()
+    for item in open_collection(pattern)[:4]:
+        with contextlib.suppress(BagwiseError):
+            item.load()
 
 
 def _shards(folder):

@@ -15,7 +15,7 @@ import pytest
 
 from bagwise import BagwiseError, open_collection
 from bagwise._io.storage import Url
-from bagwise.sources import Limits, open_images, open_partitions, write_manifest
+from bagwise.sources import Limits, open_images, write_manifest
 from bagwise.sources.manifests import ManifestFile, ManifestRoot
 from small_sources import images, png, texts, write_image_folder, write_text_folder
 
@@ -65,9 +65,7 @@ def test_a_manifest_gives_what_was_listed(folder, tmp_path, source, ending):
     equal_items(chosen, listed[[3, 0, 2]])
     equal_items(chosen[::-1], listed[[2, 0, 3]])
     for part in found.partitions(3):
-        opened = pickle.loads(pickle.dumps(part))
-        equal_items(opened.open(), listed[part.start : part.start + part.n_items])
-        assert opened.key == part.key
+        equal_items(pickle.loads(pickle.dumps(part)).open(), listed[part.start : part.start + part.n_items])
     assert write_manifest(found, tmp_path / f"again{ending}").read_bytes() == path.read_bytes()
 
 
@@ -285,23 +283,6 @@ def test_shards_stay_together(shards, tmp_path):
             files = [{id.split("/")[0] for id in pickle.loads(pickle.dumps(part)).open().ids} for part in parts]
             assert sum(map(len, files)) == 3
             assert [id for part in parts for id in part.open().ids] == list(whole.ids)
-    assert [part.key for part in whole.partitions(2)] != [part.key for part in listed.partitions(2)]
-
-
-@pytest.mark.parametrize("place", ["images-*.tar", "memory://shards/images-{000..002}.tar", "texts"])
-def test_partitions_of_shards_are_made_without_reading_them(shards, monkeypatch, place):
-    place = place if "://" in place else shards / place
-    whole = open_collection(place)
-    parts = open_partitions(place)
-    assert all((part.start, part.n_items, part.key) == (None, None, None) for part in parts)
-    opened = [pickle.loads(pickle.dumps(part)).open() for part in parts]
-    assert len(parts) == len({id.rsplit("/a/")[0] if "/a/" in id else id.split("/")[0] for id in whole.ids})
-    for k, one in enumerate(opened):
-        start = sum(map(len, opened[:k]))
-        equal_items(one, whole[start : start + len(one)])
-    assert [len(part.open()) for part in open_partitions(place, n=1)] == [len(whole)]
-    with pytest.raises(BagwiseError, match="Give n"):
-        open_partitions(place, items_per_partition=5)
 
 
 def test_samples_of_shards_take_little_memory(tmp_path):
@@ -341,17 +322,6 @@ def test_others_may_list_shards(shards):
         equal_items(found, open_collection(place))
     with ThreadPoolExecutor(2) as pool:
         assert open_collection(shards / "images-*.tar", mapping=pool.map).ids[0] == "images-000.tar/00000.jpg"
-
-
-def test_a_shard_by_url_is_read_once(shards, monkeypatch):
-    from bagwise.sources.contents import UrlContent
-
-    fsspec.filesystem("memory").pipe_file("/alone/s-000.tar", (shards / "images-000.tar").read_bytes())
-    (part,) = open_partitions("memory://alone/s-{000..000}.tar", modality="images")
-    reads, read = [], UrlContent.read
-    monkeypatch.setattr(UrlContent, "read", lambda self, *given: reads.append(given) or read(self, *given))
-    assert [item.load().shape for item in part.open()]
-    assert reads == [(0, 6)]  # whether it is compressed; all else is from the temporary file
 
 
 def test_texts_in_shards_have_labels_of_json(shards):

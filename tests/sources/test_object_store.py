@@ -16,7 +16,7 @@ from bagwise.app import build_index, evaluate_model
 from bagwise.app.model import write_features
 from bagwise.distributed import connected
 from bagwise.distributed.executors import LocalExecutor
-from bagwise.sources import ItemError, Limits, archives, contents, open_partitions, write_manifest
+from bagwise.sources import ItemError, Limits, archives, contents, write_manifest
 from commands import bagwise
 from object_store import served, write_shards
 from small_sources import write_image_folder, write_records, write_text_folder, zipped
@@ -70,7 +70,6 @@ def test_manifests_and_results_in_a_bucket(store):
     listed = store.url("data/images.parquet")
     write_manifest(remote, listed, storage_options=store.options)
     equal_items(open_collection(listed, storage_options=store.options), remote)
-    assert len(open_partitions(listed, n=2, storage_options=store.options)) == 2
     results = Storage.of(store.url("results"), store.options)
     results.write("a/part-0", b"x" * 1000)
     assert (results.names(), results.read("a/part-0")) == (["a/part-0"], b"x" * 1000)

@@ -76,8 +76,6 @@ def test_partitions_have_all_items_once_in_order(places, name, where):
         assert [id for one in opened for id in one.ids] == list(whole.ids)
         for part, one in zip(parts, opened, strict=True):
             equal_items(one, whole[part.start : part.start + part.n_items])
-        assert [pickle.loads(one).key for one in sent] == [part.key for part in parts]
-        assert len({part.key for part in parts}) == len(parts)
     sizes = [part.n_items for part in whole.partitions(4)]
     assert len(sizes) == 4
     assert max(sizes) - min(sizes) <= 1
@@ -406,13 +404,6 @@ def test_servers_that_send_whole_files(monkeypatch):
     file = as_file("memory://whole/a.bin")
     for offset, size in ((0, 10), (1 << 20, 10), ((2 << 20) - 5, 10), (5, 2 << 20), ((3 << 20) - 5, 10)):
         assert file.read(offset, size) == content[offset : offset + size]
-
-
-def test_keys_of_partitions_with_files_that_vanished(tmp_path):
-    found = open_collection(write_text_folder(tmp_path / "texts", n_each=2))
-    key = found.partitions(1)[0].key
-    os.remove(found[0].content.path)
-    assert found.partitions(1)[0].key != key
 
 
 @pytest.mark.parametrize("size", [5, None])

@@ -12,5 +12,4 @@ from .media import open_videos as open_videos
 from .opening import open_collection as open_collection
 from .partitions import Partition as Partition
 from .records import open_records as open_records
-from .shards import open_partitions as open_partitions
 from .tables import open_table as open_table

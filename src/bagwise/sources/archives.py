@@ -31,7 +31,7 @@ from bagwise.errors import BagwiseError
 from bagwise.sources.contents import File, FileContent, as_file
 from bagwise.sources.limits import Limits
 
-__all__ = ["Packed", "TarMember", "check_name", "check_zip", "is_archive", "is_tar", "list_archive", "tar_members"]
+__all__ = ["Packed", "Part", "check_name", "check_zip", "is_archive", "is_tar", "list_archive", "tar_members"]
 
 _TAR_ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 # Ratios of small members say nothing: a short run of equal bytes may shrink a thousandfold.
@@ -66,21 +66,18 @@ def is_tar(path: str | os.PathLike[str]) -> bool:
     return os.fspath(path).lower().endswith(_TAR_ENDINGS)
 
 
-def list_archive(
-    archive: File | str | os.PathLike[str], limits: Limits, copy: bool = False
-) -> dict[str, ZipMember | TarMember]:
+def list_archive(archive: File | str | os.PathLike[str], limits: Limits) -> dict[str, ZipMember | Part]:
     """List the files of an archive by name.
 
     Raises an error for absolute paths and ``..``, links, devices, encrypted and sparse members, repeated names, and
-    members beyond the limits. With `copy`, a tar archive is read once, from its beginning to its end, into a temporary
-    file, which members are read from.
+    members beyond the limits.
     """
     file = as_file(archive)
     name = file.source
-    members: dict[str, ZipMember | TarMember] = {}
+    members: dict[str, ZipMember | Part] = {}
     total = 0
     with _damages(name):
-        for member in tar_members(file, limits, copy) if is_tar(name) else _list_zip(file, limits):
+        for member in tar_members(file, limits) if is_tar(name) else _list_zip(file, limits):
             check_name(member.name, name)
             if member.name in members:
                 raise BagwiseError(f"{name} is refused: it holds {member.name!r} twice.")
@@ -323,38 +320,39 @@ def _decompressor(archive: File) -> Callable[[File], Iterator[bytes]] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class TarMember:
-    """A file in a tar archive."""
+class Part:
+    """A part of a file: a file in a tar archive, listed here (with a stamp) or by a manifest."""
 
-    archive: File
+    file: File
     name: str
     offset: int
     size: int
-    stamp: tuple[Any, ...]
-    packed: Packed | None = field(compare=False, repr=False)  # None: members are read from the archive itself
+    stamp: tuple[Any, ...] | None = None
+    packed: Packed | None = field(default=None, compare=False, repr=False)  # None: read from the file itself
 
     @property
     def source(self) -> str:
-        """The archive and the name in it."""
-        return f"{self.archive.source}!{self.name}"
+        """The file and the name of the part."""
+        return f"{self.file.source}!{self.name}"
 
     def open(self) -> BinaryIO:
-        """Read the file into memory."""
+        """Read the part into memory."""
         if self.packed is not None:
             content = self.packed.read(self.offset, self.size)
         else:
-            self.archive.check(self.stamp)
-            content = self.archive.read(self.offset, self.size)
+            if self.stamp is not None:
+                self.file.check(self.stamp)
+            content = self.file.read(self.offset, self.size)
         if len(content) != self.size:
-            raise BagwiseError("the archive is damaged: it ends before this file does")
+            raise BagwiseError("the file ends before this part of it does")
         return io.BytesIO(content)
 
 
-def tar_members(archive: File, limits: Limits, copy: bool = False) -> Iterator[TarMember]:
+def tar_members(archive: File, limits: Limits) -> Iterator[Part]:
     """Yield the members of a tar archive, as long as they are asked for; a compressed one is read as a whole."""
     stamp = archive.stamp()
-    copy = copy or stamp[0] is None or _decompressor(archive) is not None
-    packed = Packed(archive, limits, stamp) if copy else None
+    copied = stamp[0] is None or _decompressor(archive) is not None
+    packed = Packed(archive, limits, stamp) if copied else None
     with _damages(archive.source), ExitStack() as stack:
         if packed is not None:
             read, n_bytes = packed.read, len(_unpacked(packed))
@@ -365,7 +363,7 @@ def tar_members(archive: File, limits: Limits, copy: bool = False) -> Iterator[T
             read, n_bytes = archive.read, stamp[0]
         for name, offset, size in _tar_files(read, n_bytes, archive.source, limits):
             # "./a/b" is how `tar -c .` writes a/b
-            yield TarMember(archive, name.removeprefix("./"), offset, size, stamp, packed)
+            yield Part(archive, name.removeprefix("./"), offset, size, stamp, packed)
 
 
 def _read_at(file: BinaryIO, offset: int, size: int) -> bytes:

@@ -169,7 +169,6 @@ class Collection(Sequence[Item]):
         self.feature_names = None if feature_names is None else list(feature_names)
         self.ignored, self.notes, self.skipped = tuple(ignored), tuple(notes), tuple(skipped)
         self.limits = limits or Limits()
-        self._file: Any = None  # of a table: opens its rows again, and their numbers
         self._check_ids()
         self._check_labels()
 
@@ -384,7 +383,6 @@ class Collection(Sequence[Item]):
         other.table = table
         if rows is not None and self.X is not None:
             other.X = self.X[rows]
-            other._file = None if self._file is None else self._file.chosen(rows)
         return other
 
     def split(self, *names: str) -> tuple[Collection, ...]:
@@ -419,9 +417,8 @@ class Collection(Sequence[Item]):
     def partitions(self, n: int | None = None, *, items_per_partition: int | None = None) -> list[Partition]:
         """Divide the collection into consecutive parts that other processes, such as workers of Dask, open themselves.
 
-        Partitions are small: they say where items are (paths, URLs, offsets, rows of a file), and have no bytes of
-        items. Only texts and rows that are in memory already are carried by them. The items of one of several tar files
-        (shards) stay together.
+        Partitions say where items are (paths, URLs, offsets), and have no bytes of items. Only texts and rows, which
+        are in memory already, are carried by them. The items of one of several tar files (shards) stay together.
 
         Parameters
         ----------

@@ -17,7 +17,7 @@ from bagwise._utils.threads import cached_once
 from bagwise.errors import BagwiseError
 from bagwise.sources.limits import Limits
 
-__all__ = ["File", "FileContent", "PartContent", "UrlContent", "as_file", "local_copy", "version_of"]
+__all__ = ["File", "FileContent", "UrlContent", "as_file", "local_copy", "version_of"]
 
 # Files by URL of at most this size are read by one request.
 _AT_ONCE = 1 << 25
@@ -147,28 +147,6 @@ File = FileContent | UrlContent
 def version_of(about: dict[str, Any]) -> str | None:
     """Return what tells versions of a file, by what its file system says of it."""
     return next((str(about[name]) for name in _VERSIONS if about.get(name) is not None), None)
-
-
-@dataclass(frozen=True, slots=True)
-class PartContent:
-    """A part of a file, such as a file in a tar archive."""
-
-    file: File
-    name: str
-    offset: int
-    size: int
-
-    @property
-    def source(self) -> str:
-        """The file and the name of the part."""
-        return f"{self.file.source}!{self.name}"
-
-    def open(self) -> BinaryIO:
-        """Read the part into memory."""
-        content = self.file.read(self.offset, self.size)
-        if len(content) != self.size:
-            raise BagwiseError("the file ends before this part of it does")
-        return io.BytesIO(content)
 
 
 def as_file(path: File | str | os.PathLike[str]) -> File:

@@ -16,9 +16,9 @@ from bagwise._io.storage import STORES, Url, as_place, is_url, open_for_writing,
 from bagwise._utils.extras import require
 from bagwise._utils.text import quote_formula, unquote_formula
 from bagwise.errors import BagwiseError
-from bagwise.sources.archives import TarMember
+from bagwise.sources.archives import Part
 from bagwise.sources.collection import Collection
-from bagwise.sources.contents import File, FileContent, PartContent, UrlContent, as_file
+from bagwise.sources.contents import File, FileContent, UrlContent, as_file
 from bagwise.sources.item_tables import arrow, item_table, mapped_codes, to_bytes, to_strings
 from bagwise.sources.items import Content, Decoder, Item
 from bagwise.sources.limits import Limits
@@ -212,7 +212,7 @@ class ManifestRoot:
         """Return the bytes of a row."""
         assert url is not None
         whole = self._file(url, size if offset is None else None)
-        return whole if offset is None else PartContent(whole, id.rsplit("/", 1)[-1], offset, size or 0)
+        return whole if offset is None else Part(whole, id.rsplit("/", 1)[-1], offset, size or 0)
 
     def part(self, ids: Sequence[str], urls: Sequence[str | None]) -> ManifestRoot:
         """Return the same."""
@@ -329,9 +329,8 @@ class _Home:
     def row(self, item: Item) -> tuple[Any, ...]:
         """Return id, url, label, split, size and offset of an item."""
         content, size, offset = item.content, None, None
-        if isinstance(content, (TarMember, PartContent)) and getattr(content, "packed", None) is None:
-            size, offset = content.size, content.offset
-            content = content.archive if isinstance(content, TarMember) else content.file
+        if isinstance(content, Part) and content.packed is None:
+            size, offset, content = content.size, content.offset, content.file
         elif isinstance(content, FileContent):
             size = os.path.getsize(content.path)
         elif isinstance(content, UrlContent):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +11,7 @@ from numpy.typing import NDArray
 from bagwise._utils.checks import as_count
 from bagwise.errors import BagwiseError
 from bagwise.sources.collection import Collection
-from bagwise.sources.contents import FileContent
 from bagwise.sources.item_tables import codes_of
-from bagwise.sources.items import Item
 
 __all__ = ["Partition", "divide"]
 
@@ -27,16 +23,16 @@ _ITEMS = 1000
 class Partition:
     """Consecutive items of a collection: where they are, not their bytes. See `Collection.partitions`.
 
-    Partitions are small and can be pickled: a worker of a cluster opens one by itself, if it has access to the files.
+    Partitions can be pickled: a worker of a cluster opens one by itself, if it has access to the files.
 
     Attributes
     ----------
     number : int
         Number among the partitions of the collection, from 0.
-    start : int or None
-        Number of its first item in the collection; None for a shard that was not read yet.
-    n_items : int or None
-        Number of items; None for a shard that was not read yet.
+    start : int
+        Number of its first item in the collection.
+    n_items : int
+        Number of items.
     source : str
         Origin of the items, for messages.
 
@@ -54,55 +50,21 @@ class Partition:
     """
 
     number: int
-    start: int | None
-    n_items: int | None
+    start: int
+    n_items: int
     source: str
-    _items: Any = field(repr=False)  # the collection, or what opens it
+    _items: Collection = field(repr=False)
 
     @classmethod
     def of(cls, collection: Collection, start: int, stop: int, number: int = 0) -> Partition:
         """Make a partition of the items from `start` to `stop`: a slice of the table of the collection."""
         items = collection[start:stop]
         items.ignored, items.notes, items.skipped = (), (), ()  # of the whole, and long
-        kept = items if items._file is None else items._file.of(items)
-        return cls(number, start, stop - start, collection.source, kept)
+        return cls(number, start, stop - start, collection.source, items)
 
     def open(self) -> Collection:
         """Open the items: ids, labels, splits and order are those of the whole collection."""
-        return self._items if isinstance(self._items, Collection) else self._items.open()
-
-    @property
-    def key(self) -> str | None:
-        """Hash of ids, labels, splits, options, and of the versions of files as far as their lists tell.
-
-        32 hexadecimal digits, the same in every process; None for a shard that was not read yet.
-        """
-        if not isinstance(self._items, Collection):
-            about = self._items.key()
-            return None if about is None else _digest([about])
-        items = self._items
-        if items.X is None:
-            return _digest([items.modality, *(_about(item) for item in items)])
-        matrix = (items.X.indptr, items.X.indices, items.X.data) if hasattr(items.X, "tocsr") else (items.X,)
-        rows = (hashlib.blake2b(part.tobytes()).hexdigest() for part in matrix)
-        return _digest([items.ids, items.label_sets, items.splits, items.X.dtype, items.X.shape, *rows])
-
-
-def _digest(parts: Iterable[Any]) -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        digest.update(repr(part).encode("utf-8", "surrogatepass"))
-    return digest.hexdigest()
-
-
-def _about(item: Item) -> tuple[Any, ...]:
-    """Describe an item, with the version of its file."""
-    content = item.content
-    try:
-        stamp = content.stamp() if isinstance(content, FileContent) else None
-    except OSError:  # told, or raised, when it is read
-        stamp = None
-    return item.id, item.labels, item.split, item.decoder, content, stamp
+        return self._items
 
 
 def divide(collection: Collection, n: int | None = None, items_per_partition: int | None = None) -> list[Partition]:

@@ -15,22 +15,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bagwise._io.storage import Url, as_place, is_url, storage_errors
-from bagwise._utils.checks import as_count
+from bagwise._io.storage import Url, storage_errors
 from bagwise._utils.json_text import parse_json
 from bagwise._utils.threads import map_in_order
 from bagwise.errors import BagwiseError, argument
-from bagwise.sources.archives import Packed, TarMember, is_archive, is_tar, list_archive, tar_members
+from bagwise.sources.archives import Packed, Part, is_archive, is_tar, list_archive, tar_members
 from bagwise.sources.collection import Collection
 from bagwise.sources.contents import File, FileContent, UrlContent
 from bagwise.sources.item_tables import coded, item_table, joined, numbers, to_bytes, to_codes
 from bagwise.sources.items import Decoder
-from bagwise.sources.limits import Limits, as_limits
-from bagwise.sources.partitions import Partition
+from bagwise.sources.limits import Limits
 from bagwise.sources.places import Listing, annotated, arrange
 from bagwise.sources.roles import assign_roles, column_of
 
-__all__ = ["Shards", "open_partitions", "open_shards", "shards_of_listing", "shards_of_pattern"]
+__all__ = ["Shards", "open_shards", "shards_of_listing", "shards_of_pattern"]
 
 _BRACES = re.compile(r"\{(?:(\d{1,15})\.\.(\d{1,15})|([^{}]*,[^{}]*))\}")
 _GLOB = re.compile(r"[*?\[]")
@@ -46,9 +44,8 @@ class Shards(os.PathLike[str]):
     """Tar files of samples: their names below the folder, and where they are.
 
     `splits` are those of the items of each shard, or empty. `label` is the ending of members with the label, or a field
-    of those that end in ``.json``; None: ``.cls``, or one of the usual names. With `copy`, each file is read once, from
-    its beginning to its end, into a temporary file. `mapping` lists parts of them elsewhere, as the built-in `map`
-    would here; see `open_collection`.
+    of those that end in ``.json``; None: ``.cls``, or one of the usual names. `mapping` lists parts of them elsewhere,
+    as the built-in `map` would here; see `open_collection`.
     """
 
     source: str
@@ -56,7 +53,6 @@ class Shards(os.PathLike[str]):
     files: tuple[File, ...]
     label: str | None = None
     splits: tuple[str | None, ...] = ()
-    copy: bool = False
     mapping: Mapper | None = field(default=None, compare=False, repr=False)
 
     def __len__(self) -> int:
@@ -188,7 +184,7 @@ def open_shards(
 
 class _Shard(NamedTuple):
     file: File
-    stamp: tuple[Any, ...]
+    stamp: tuple[Any, ...] | None
     packed: Packed | None
 
 
@@ -198,10 +194,10 @@ class ShardsRoot:
 
     by_name: Mapping[str, _Shard]
 
-    def content(self, id: str, url: Any, offset: Any, size: Any, version: str | None = None) -> TarMember:
+    def content(self, id: str, url: Any, offset: Any, size: Any, version: str | None = None) -> Part:
         """Return a member of a shard."""
         shard = self.by_name[url]
-        return TarMember(shard.file, id[len(url) + 1 :], offset, size, shard.stamp, shard.packed)
+        return Part(shard.file, id[len(url) + 1 :], offset, size, shard.stamp, shard.packed)
 
     def part(self, ids: Sequence[str], urls: Sequence[Any]) -> ShardsRoot:
         """Return the shards of some members."""
@@ -252,25 +248,25 @@ class _Listing:
 
     def _items(self, shards: Shards, file: File) -> _Listed:
         try:
-            listed = list_archive(file, self.limits, shards.copy)
+            listed = list_archive(file, self.limits)
         except OSError as error:
             raise BagwiseError(f"{file.source} cannot be read: {error.strerror or error}.") from error
-        members = [one for one in listed.values() if isinstance(one, TarMember)]
+        members = [one for one in listed.values() if isinstance(one, Part)]
         items = []
         for sample in _samples(members):
             member = _item_of(sample, self.endings)
             if member is not None:
                 items.append((member, _label_of(sample, shards.label, self.limits) if self.labelled else None))
-        known = (members[0].stamp, members[0].packed) if members else ((), None)
+        known = (members[0].stamp, members[0].packed) if members else (None, None)
         return _Listed(_Shard(file, *known), items)
 
 
 class _Listed(NamedTuple):
     shard: _Shard
-    items: list[tuple[TarMember, str | None]]
+    items: list[tuple[Part, str | None]]
 
 
-def _samples(members: Iterable[TarMember]) -> Iterator[dict[str, TarMember]]:
+def _samples(members: Iterable[Part]) -> Iterator[dict[str, Part]]:
     """Yield samples: members that follow each other and have the same key, by what follows the first dot."""
     divided = ((*member.name.rpartition("/")[::2], member) for member in members)
     parts = ((folder, *name.partition(".")[::2], member) for folder, name, member in divided)
@@ -279,13 +275,13 @@ def _samples(members: Iterable[TarMember]) -> Iterator[dict[str, TarMember]]:
         yield {end.lower(): member for _, _, end, member in sample}
 
 
-def _item_of(sample: Mapping[str, TarMember], endings: frozenset[str] | None) -> TarMember | None:
+def _item_of(sample: Mapping[str, Part], endings: frozenset[str] | None) -> Part | None:
     """Return the member of a sample that is the item: one without a second dot goes first (``jpg``, ``seg.png``)."""
     fit = [end for end in sample if endings is None or f".{end.rsplit('.', 1)[-1]}" in endings]
     return sample[min(fit, key=lambda end: (end.count("."), fit.index(end)))] if fit else None
 
 
-def _label_of(sample: Mapping[str, TarMember], wanted: str | None, limits: Limits) -> str | None:
+def _label_of(sample: Mapping[str, Part], wanted: str | None, limits: Limits) -> str | None:
     """Return the label of a sample: of the member that ends in ``.cls`` (or as wanted), or of a field of JSON."""
     end = "cls" if wanted is None else wanted.lower().lstrip(".")
     if end in sample:
@@ -305,81 +301,8 @@ def _label_of(sample: Mapping[str, TarMember], wanted: str | None, limits: Limit
     return None if value is None or value == "" else str(value)
 
 
-def _text_of(member: TarMember, limits: Limits) -> str | None:
+def _text_of(member: Part, limits: Limits) -> str | None:
     limits.check("header_bytes", member.size, f"{member.source} is a label of {member.size:,} bytes")
     with member.open() as file:
         text = file.read().decode("utf-8", "replace").strip()
     return text or None
-
-
-@dataclass(frozen=True)
-class _Unread:
-    """A partition of shards that were not read yet."""
-
-    shards: Shards
-    modality: str
-    options: tuple[tuple[str, Any], ...]
-
-    def open(self) -> Collection:
-        """Read the shards, each once."""
-        from bagwise.sources.opening import open_collection
-
-        return open_collection(self.shards, self.modality, **dict(self.options))
-
-    def key(self) -> None:
-        """Items are not known yet."""
-        return None
-
-
-def open_partitions(
-    source: Any,
-    modality: str = "auto",
-    *,
-    n: int | None = None,
-    items_per_partition: int | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-    **options: Any,
-) -> list[Partition]:
-    """Divide a source into partitions, without reading shards.
-
-    Of shards, only the names of files are listed: each partition has whole files, which the process that opens it reads
-    once, from beginning to end, into a temporary file. Other sources are opened first, see `Collection.partitions`.
-
-    Parameters
-    ----------
-    source : path, URL or Collection
-        See `bagwise.open_collection`.
-    modality : str, default="auto"
-        Of shards, the first one tells it.
-    n : int, default=None
-        Number of partitions. Default for shards: one for each file.
-    items_per_partition : int, default=None
-        Or their size; not for shards.
-    storage_options, **options
-        See `bagwise.open_collection`.
-
-    Returns
-    -------
-    partitions : list of Partition
-        Those of shards have no `start`, `n_items` and `key`.
-    """
-    from bagwise.sources.opening import found_source, modality_of, open_collection
-
-    if isinstance(source, Collection):
-        return source.partitions(n, items_per_partition=items_per_partition)
-    place = as_place(source, storage_options if is_url(source) else None)
-    shards = found_source(place, as_limits(options.get("limits")), label=options.get("label"))
-    if not isinstance(shards, Shards):
-        listed = shards if isinstance(shards, Listing) else source
-        opened = open_collection(listed, modality, storage_options=storage_options, **options)
-        return opened.partitions(n, items_per_partition=items_per_partition)
-    if items_per_partition is not None:
-        raise BagwiseError(f"{shards.source} has shards, whose items are not known before they are read. Give n.")
-    if modality == "auto":
-        modality = modality_of(shards, options)
-    parts = replace(shards, copy=True).parts(len(shards) if n is None else as_count(n, "n", least=1))
-    given = tuple((name, value) for name, value in options.items() if name != "label")
-    return [
-        Partition(number, None, None, shards.source, _Unread(part, modality, given))
-        for number, part in enumerate(parts)
-    ]

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-import hashlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from bagwise._io.storage import Url, as_place
 from bagwise._utils.matrices import first_not_finite
@@ -20,9 +16,9 @@ from bagwise._utils.text import how_many
 from bagwise.errors import BagwiseError, argument
 from bagwise.sources.collection import Collection
 from bagwise.sources.columns import RawTable, Reading, check_missing, number_table, without_missing
-from bagwise.sources.contents import File, FileContent, as_file, local_copy
+from bagwise.sources.contents import as_file, local_copy
 from bagwise.sources.h5ad import read_h5ad
-from bagwise.sources.item_tables import arrow, packed, to_codes, unpacked
+from bagwise.sources.item_tables import arrow, to_codes
 from bagwise.sources.limits import Limits, as_limits
 from bagwise.sources.matrix_files import READERS, check_shape
 from bagwise.sources.places import Listing, annotated, ending, is_file, list_place
@@ -126,22 +122,13 @@ def open_table(
         None if words is None else tuple(words), layout, missing, layer, limits,
     )  # fmt: skip
     try:
-        stamp = () if parts else as_file(place).stamp()
         table = without_missing(_read(place, end, parts, reading), missing)
         check_table(table, limits)
     except MemoryError as error:
         raise BagwiseError(f"{source} cannot be read: it declares more numbers than fit in memory.") from error
     except (BagwiseError, OSError) as error:
         raise BagwiseError(f"{source} cannot be read: {error}") from error
-    file = as_file(place)
-    if isinstance(file, FileContent):
-        file = FileContent(os.path.abspath(file.path))  # so that other processes find it
-    collection = collection_of(table, source, limits)
-    if not parts:
-        given = {name: getattr(reading, name) for name in ("data", "label", "id", "split", "keep", "words", "layer")}
-        given |= {"sep": sep, "sheet": sheet, "header": header, "encoding": encoding, "missing": missing}
-        collection._file = TableFile(file, stamp, tuple(given.items()), limits, np.arange(len(collection)))
-    return annotated(collection, labels, splits)
+    return annotated(collection_of(table, source, limits), labels, splits)
 
 
 def _check_options(end: str, layout: Layout, given: dict[str, Any]) -> None:
@@ -218,50 +205,3 @@ def _parts_of(path: Any, limits: Limits) -> list[tuple[str, Any]]:
     listing = list_place(path, limits)
     names = [name for name in listing if name != "_SUCCESS"]
     return [(name, listing[name]) for name in names] if all(ending(name) == ".parquet" for name in names) else []
-
-
-@dataclass(frozen=True)
-class TableFile:
-    """The file of a table, how it was read, and the numbers of some of its rows."""
-
-    file: File
-    stamp: tuple[Any, ...]
-    given: tuple[tuple[str, Any], ...]
-    limits: Limits
-    rows: NDArray[np.int64] = field(compare=False)
-
-    def chosen(self, rows: Any) -> TableFile:
-        """Return that of some of the rows."""
-        return replace(self, rows=self.rows[rows])
-
-    def of(self, items: Collection) -> TableRows:
-        """Return what opens items of these rows in another process."""
-        return TableRows(self, packed(items.table))
-
-
-@dataclass(frozen=True)
-class TableRows:
-    """Rows of a file, which is read again, and their ids, labels and splits."""
-
-    file: TableFile
-    table: bytes = field(repr=False)
-
-    def open(self) -> Collection:
-        """Read the file, unless it was the last one that was read, and return the rows."""
-        whole = _table_of(self.file)
-        about: dict[str, Any] = {"source": whole.source, "feature_names": whole.feature_names, "limits": whole.limits}
-        items = Collection(unpacked(self.table), "table", whole.decoder, X=whole.X[self.file.rows], **about)
-        items._file = self.file
-        return items
-
-    def key(self) -> str:
-        """Describe the file and the rows."""
-        hashes = (hashlib.blake2b(part).hexdigest() for part in (self.file.rows.tobytes(), self.table))
-        return repr((self.file.file, self.file.stamp, self.file.given, *hashes))
-
-
-@functools.lru_cache(maxsize=1)
-def _table_of(file: TableFile) -> Collection:
-    file.file.check(file.stamp)
-    path = file.file.path if isinstance(file.file, FileContent) else file.file.place
-    return open_table(path, limits=file.limits, **dict(file.given))
