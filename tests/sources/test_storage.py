@@ -89,16 +89,6 @@ def test_partitions_keep_labels_given_from_outside_and_chosen_rows(places):
     assert [labels for one in opened for labels in one.label_sets] == list(chosen.label_sets)
 
 
-def test_partitions_of_tables_carry_no_rows(tmp_path):
-    np.savez(tmp_path / "wide.npz", X=np.random.default_rng(0).random((50, 2000)))
-    whole = open_collection(tmp_path / "wide.npz")
-    assert max(len(pickle.dumps(part)) for part in whole.partitions(2)) < 5_000
-    other = whole.partitions(2)[1]
-    (tmp_path / "wide.npz").write_bytes(b"another")
-    with pytest.raises(BagwiseError, match="was changed after it was opened"):
-        other.open()
-
-
 @pytest.mark.parametrize("given", [{"n": 0}, {"n": 2, "items_per_partition": 2}, {"items_per_partition": 1.5}])
 def test_partitions_refuse(places, given):
     with pytest.raises(BagwiseError, match=r"partition|n "):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bagwise._io.storage import Url, as_place
-from bagwise._utils.text import how_many, unquote_formula
+from bagwise._utils.text import how_many
 from bagwise.errors import BagwiseError, argument, in_python
 from bagwise.sources.limits import Limits
 from bagwise.sources.roles import USUAL, assign_roles, shortened, split_name
@@ -119,13 +119,12 @@ def _read_file(file: LabelFile, what: str, ids: Sequence[str], source: str, limi
     splits: dict[str, str | None] = {}
     named: dict[str, str] = {}
     strange: list[str] = []
-    for given, of, part in zip(names, label_sets, parts, strict=True):
-        name = unquote_formula(given)
+    for name, of, part in zip(names, label_sets, parts, strict=True):
         id = match.find(name)
         if id is None:
             strange.append(name)
             continue
-        own = [label for one in of if (label := unquote_formula(one.strip()))]
+        own = [label for one in of if (label := one.strip())]
         split = split_name(part.strip()) or None
         if id in named and named[id] != name and own != labels[id]:
             raise BagwiseError(f"item {id!r} is there twice, as {named[id]!r} and {name!r}, with different labels")

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise._utils.memory import readable_size
-from bagwise._utils.text import how_many, unquote_formula
+from bagwise._utils.text import how_many
 from bagwise.errors import BagwiseError, argument, unknown_name
 from bagwise.sources.delimited import MISSING, is_number
 from bagwise.sources.item_tables import to_floats
@@ -108,7 +108,7 @@ def number_table(table: Table, reading: Reading, typed: str | None = None) -> Ra
     columns = {what: roles[role] for role, what in (("label", "labels"), ("id", "ids"), ("split", "splits"))}
     if columns["labels"] is None and typed is not None and typed not in held:
         columns["labels"] = typed
-    others = {what: _strings(table, name) for what, name in columns.items() if name is not None}
+    others = {what: table.strings(name) for what, name in columns.items() if name is not None}
     notes = list(table.notes)
     words = [name for name in table.names if name not in columns.values()]
     words = _without_row_names(table, words, others, columns, reading, notes)
@@ -119,7 +119,7 @@ def number_table(table: Table, reading: Reading, typed: str | None = None) -> Ra
     texts = [name for name in words if numbers[name] is None and _holds_text(table, name)]
     by_text = None
     if len(texts) == 1 and "labels" not in others:
-        values = _strings(table, texts[0])
+        values = table.strings(texts[0])
         if few_values(n_values := len(set(values)), len(values)):
             by_text, others["labels"] = texts[0], values
             words.remove(by_text)
@@ -139,10 +139,6 @@ def number_table(table: Table, reading: Reading, typed: str | None = None) -> Ra
     if table.has_names and reading.words is None:
         notes += _notes_of(table, X, words, others.get("labels", []), columns["labels"], by_text, reading)
     return RawTable(X, **optional_columns(others), feature_names=words if table.has_names else None, notes=tuple(notes))
-
-
-def _strings(table: Table, name: str) -> list[str]:
-    return [unquote_formula(one) for one in table.strings(name)]
 
 
 def _without_row_names(
@@ -169,7 +165,7 @@ def _without_row_names(
         if name in reading.keep or name in (reading.words or ()) or not numbers_rows(name):
             left.append(name)
             continue
-        values = _strings(table, name)
+        values = table.strings(name)
         differ = len(set(values)) == len(values)
         if reading.words is None and (len(values) < 2 or not differ):
             left.append(name)

@@ -295,7 +295,7 @@ def _column(part: Any, name: str) -> Any | None:
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         cells = [one.item() if isinstance(one, np.generic) else None if is_missing(one) else one for one in values]
         other = {type(one) for one in cells} - {type(None), str, int, float, bool, list}
-        column = None if other else column_of_values(pa, cells)
+        column = None if other else column_of_values(cells)
         return None if column is None else pa.chunked_array([column])
 
 
@@ -361,10 +361,8 @@ def _images(
     roles = assign_roles(table.names, chosen, values=table.values, labelled=labelled)
     ids = frame.ids(table, roles, chosen["id"])
     where = f"the {frame.kind}"
-    labels = None if roles["label"] is None else table.string_sets(roles["label"])
-    splits = frame.splits()
-    if roles["split"] is not None:
-        splits = [split_name(one) if one else None for one in table.strings(roles["split"])]
+    labels = None if roles["label"] is None else table.labels(roles["label"])
+    splits = frame.splits() if roles["split"] is None else table.codes(roles["split"], split_name)
     contents: dict[str, Any] = {
         id: ImageCell(f"{where}:{row}", value)
         for row, (id, value) in enumerate(zip(ids, frame.cells(column), strict=True))

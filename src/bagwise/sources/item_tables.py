@@ -6,7 +6,7 @@ made of buffers: `pyarrow.array` imports pandas, which takes as long as everythi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -17,6 +17,7 @@ from bagwise._utils.extras import require
 
 __all__ = [
     "arrow",
+    "as_array",
     "coded",
     "codes_of",
     "from_bytes",
@@ -126,19 +127,16 @@ def numbers(values: NDArray[Any]) -> Any:
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), buffers)
 
 
-def mapped_codes(column: Any, change: Callable[[Any], Iterable[str | None]]) -> Any:
-    """Return a column as codes of other values; `change` is called with an array of those that are there."""
-    one = _array(column)
-    one = one if arrow().types.is_dictionary(one.type) else one.dictionary_encode()
+def mapped_codes(column: Any, values: Sequence[str | None]) -> Any:
+    """Return an array of codes as that of other values, one for each of its own; None is null."""
     found: dict[str | None, int] = {None: -1}
-    new = [found.setdefault(value, len(found) - 1) for value in change(one.dictionary)]
-    codes = np.array([*new, -1], np.int32)[_codes(one.indices)]
-    return coded(codes, list(found)[1:])  # type: ignore[arg-type]
+    codes = np.array([*(found.setdefault(one, len(found) - 1) for one in values), -1], np.int32)
+    return coded(codes[_codes(column.indices)], list(found)[1:])  # type: ignore[arg-type]
 
 
 def codes_of(column: Any) -> tuple[NDArray[np.int32], list[str]]:
     """Return the codes of a column, -1 is null, and their values."""
-    one = _array(column)
+    one = as_array(column)
     return _codes(one.indices), to_strings(one.dictionary)
 
 
@@ -175,7 +173,7 @@ def label_column(label_sets: Iterable[Sequence[str]]) -> Any:
 
 def label_sets_of(column: Any) -> tuple[NDArray[np.int32], list[tuple[str, ...]]]:
     """Return a code for each item, and the labels that each code stands for; the last ones are none, code -1."""
-    one = _array(column)
+    one = as_array(column)
     if arrow().types.is_dictionary(one.type):
         codes, values = codes_of(one)
         return codes, [*((value,) for value in values), ()]
@@ -187,8 +185,8 @@ def label_sets_of(column: Any) -> tuple[NDArray[np.int32], list[tuple[str, ...]]
     return codes, [*list(found)[1:], ()]
 
 
-def _array(column: Any) -> Any:
-    """Return a column of a table, which has one chunk, as an array."""
+def as_array(column: Any) -> Any:
+    """Return a column of a table as an array."""
     if not hasattr(column, "chunks"):
         return column
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
@@ -201,7 +199,7 @@ def packed(table: Any) -> bytes:
         if pa.types.is_dictionary(field.type):
             codes, _ = codes_of(table.column(number))
             used, own = np.unique(codes, return_inverse=True)
-            values = _array(table.column(number)).dictionary.take(numbers(used[used >= 0]))
+            values = as_array(table.column(number)).dictionary.take(numbers(used[used >= 0]))
             own = (own - (used[:1] < 0).sum()).astype(np.int32)
             column = pa.DictionaryArray.from_arrays(numbers(own), values)
             table = table.set_column(number, field.name, column)

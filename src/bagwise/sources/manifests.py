@@ -7,19 +7,19 @@ import io
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from bagwise._io.storage import STORES, Url, as_place, is_url, open_for_writing, same_system
 from bagwise._utils.extras import require
-from bagwise._utils.text import quote_formula, unquote_formula
+from bagwise._utils.text import quote_formula
 from bagwise.errors import BagwiseError
 from bagwise.sources.archives import Part
 from bagwise.sources.collection import Collection
 from bagwise.sources.contents import File, FileContent, UrlContent, as_file
-from bagwise.sources.item_tables import arrow, item_table, mapped_codes, to_bytes, to_strings
+from bagwise.sources.item_tables import arrow, item_table, to_bytes, to_strings
 from bagwise.sources.items import Content, Decoder, Item
 from bagwise.sources.limits import Limits
 from bagwise.sources.places import annotated, ending, is_file
@@ -114,11 +114,11 @@ def _read(file: ManifestFile) -> Any:
         raise BagwiseError("it has a column offset, of parts of files, which needs columns size and id as well")
     if not raw.columns.num_rows:
         raise BagwiseError("it has no rows, only names of columns")
-    quoted = ending(name) in (".csv", *TAB_ENDINGS)
-    urls = _names(raw, roles["url"], "url", quoted)
+    urls = _names(raw, roles["url"], "url")
     _check_urls(urls, file.place)
-    ids = urls if roles["id"] is None else _names(raw, roles["id"], "id", quoted)
-    labels, splits = _codes(raw, roles["label"], quoted, str), _codes(raw, roles["split"], quoted, split_name)
+    ids = urls if roles["id"] is None else _names(raw, roles["id"], "id")
+    labels = None if roles["label"] is None else raw.codes(roles["label"])
+    splits = None if roles["split"] is None else raw.codes(roles["split"], split_name)
     numbers = {role: _numbers(raw, str(roles[role])) for role in ("size", "offset") if roles[role] is not None}
     # many items are in one file where there are offsets
     return item_table(
@@ -126,36 +126,12 @@ def _read(file: ManifestFile) -> Any:
     )
 
 
-def _names(raw: Table, name: str, role: str, quoted: bool) -> Any:
+def _names(raw: Table, name: str, role: str) -> Any:
     """Return a column of names as bytes; raise an error if one is missing."""
-    pa, column = arrow(), raw.columns.column(name).combine_chunks()
-    column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-    if not _is_text(column.type):
-        raise BagwiseError(f"column {name!r} is {column.type}; it must hold strings")
-    names = column.cast(pa.large_binary())
-    compute = require("pyarrow.compute", "app", "Reading manifests")
+    names, compute = raw.encoded(name), require("pyarrow.compute", "app", "Reading manifests")
     if names.null_count or compute.min(compute.binary_length(names)).as_py() == 0:
         raise BagwiseError(f"some of its rows have no {role}. Remove them")
-    if quoted and compute.any(compute.starts_with(names, "'")).as_py():
-        names = to_bytes(map(unquote_formula, to_strings(names)))
     return names
-
-
-def _is_text(kind: Any) -> bool:
-    types = arrow().types
-    return any(of(kind) for of in (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary))
-
-
-def _codes(raw: Table, name: str | None, quoted: bool, change: Callable[[str], str]) -> Any:
-    if name is None:
-        return None
-
-    def strings(values: Any) -> Iterator[str | None]:
-        names = _is_text(values.type)
-        different = to_strings(values) if names else replace(raw, columns=arrow().table({name: values})).strings(name)
-        return (change(unquote_formula(one) if quoted else one) if one else None for one in different)
-
-    return mapped_codes(raw.columns.column(name), strings)
 
 
 def _numbers(raw: Table, name: str) -> Any:

@@ -11,7 +11,7 @@ import tempfile
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time
@@ -24,10 +24,10 @@ from bagwise._io.storage import names_table
 from bagwise._utils.extras import require
 from bagwise._utils.json_text import parse_json
 from bagwise._utils.memory import readable_size
-from bagwise._utils.text import how_many
+from bagwise._utils.text import how_many, unquote_formula
 from bagwise.errors import BagwiseError, argument, in_python
 from bagwise.sources.archives import check_zip
-from bagwise.sources.contents import FileContent, UrlContent
+from bagwise.sources.contents import File, FileContent, UrlContent
 from bagwise.sources.delimited import (
     HEAD,
     as_separator,
@@ -39,9 +39,9 @@ from bagwise.sources.delimited import (
     separator_of,
 )
 from bagwise.sources.encodings import as_utf8, undecodable
+from bagwise.sources.item_tables import arrow, as_array, from_bytes, mapped_codes, to_bytes, to_strings
 from bagwise.sources.items import Content, check_encoding
 from bagwise.sources.limits import Deadline, Limits, check_size
-from bagwise.sources.parquet import opened_parquet
 from bagwise.sources.places import ending
 from bagwise.sources.roles import cut_name, shortened
 
@@ -131,6 +131,8 @@ class Table:
         Numbers of the rows that cannot be used, and the reasons.
     has_names : bool
         Whether the file has names of columns; otherwise they are numbers.
+    quoted : bool
+        Whether an apostrophe may be before names and labels such as ``=x``; see `quote_formula`.
     decimal_commas : bool
         Whether commas may be decimal points: no comma is between fields.
     unread : dict
@@ -143,6 +145,7 @@ class Table:
     numbers: Sequence[int]
     bad: tuple[tuple[int, str], ...] = ()
     has_names: bool = True
+    quoted: bool = False
     decimal_commas: bool = False
     unread: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -158,46 +161,81 @@ class Table:
             for start in range(0, len(chunk), _BATCH):
                 yield from chunk.slice(start, _BATCH).to_pylist()
 
-    def has_lists(self, name: str) -> bool:
-        """Whether a column holds lists."""
-        types = require("pyarrow", "app", "Reading tables").types
-        kind = self.columns.schema.field(name).type
-        return bool(types.is_list(kind) or types.is_large_list(kind))
-
     def strings(self, name: str) -> list[str]:
         """Return a column as strings, equal ones as one object where the file has them once; missing ones are empty."""
-        column = self.columns.column(name)
-        if self.has_lists(name):
-            raise BagwiseError(f"column {cut_name(name)!r} has lists, but a row has one label, id and split")
         found: list[str] = []
-        for chunk in column.chunks:
+        for chunk in self._single(name).chunks:
             if hasattr(chunk, "dictionary"):
-                known = [*map(_string, chunk.dictionary.to_pylist()), ""]
+                known = [*map(self._string, chunk.dictionary.to_pylist()), ""]
                 found += [known[-1 if place is None else place] for place in chunk.indices.to_pylist()]
             else:
-                found += map(_string, chunk.to_pylist())
+                found += map(self._string, chunk.to_pylist())
         return found
+
+    def texts(self, name: str) -> Any:
+        """Return a column as an Arrow array of strings as they are in the file; null is missing."""
+        large = arrow().large_string()
+        column = as_array(self._single(name))
+        column = column.dictionary_decode() if hasattr(column, "dictionary") else column
+        if _is_text(column.type):
+            try:
+                return column.cast(large)
+            except arrow().ArrowInvalid:  # bytes that are no UTF-8
+                pass
+        return arrow().array([*map(_clean, replace(self, quoted=False).strings(name))], large)
+
+    def encoded(self, name: str) -> Any:
+        """Return a column of names as an Arrow array of bytes; null is missing."""
+        column = as_array(self._single(name))
+        column = column.dictionary_decode() if hasattr(column, "dictionary") else column
+        column = column if _is_text(column.type) else self.texts(name)
+        names = column.cast(arrow().large_binary())
+        compute = require("pyarrow.compute", "app", "Reading tables")
+        if self.quoted and compute.any(compute.starts_with(names, "'")).as_py():
+            return to_bytes(None if one is None else unquote_formula(one) for one in to_strings(names))
+        return names
+
+    def codes(self, name: str, change: Callable[[str], str] = str) -> Any:
+        """Return a column as codes of its strings, each changed; missing and empty ones are null."""
+        column = as_array(self._single(name))
+        column = column if hasattr(column, "dictionary") else column.dictionary_encode()
+        known = replace(self, columns=arrow().table({name: column.dictionary})).strings(name)
+        return mapped_codes(column, [change(one) if one else None for one in known])
+
+    def labels(self, name: str) -> Any:
+        """Return the labels of rows, one or several each, as `item_table` takes them."""
+        return self.string_sets(name) if self._has_lists(name) else self.codes(name)
 
     def string_sets(self, name: str) -> list[tuple[str, ...]]:
         """Return all strings in each row of a column, which may have lists; missing and empty ones are none."""
-        if not self.has_lists(name):
+        if not self._has_lists(name):
             return [(one,) if one else () for one in self.strings(name)]
-        return [tuple(filter(None, map(_string, row or ()))) for row in self.values(name)]
+        return [tuple(filter(None, map(self._string, row or ()))) for row in self.values(name)]
+
+    def _has_lists(self, name: str) -> bool:
+        types, kind = arrow().types, self.columns.schema.field(name).type
+        return bool(types.is_list(kind) or types.is_large_list(kind))
+
+    def _single(self, name: str) -> Any:
+        """Return a column; an error if it has lists."""
+        if self._has_lists(name):
+            raise BagwiseError(f"column {cut_name(name)!r} has lists, but a row has one label, id and split")
+        return self.columns.column(name)
+
+    def _string(self, value: Any) -> str:
+        """Write a value: whole numbers without a point, bytes as UTF-8; what is missing is an empty one."""
+        if isinstance(value, str):
+            return unquote_formula(value) if self.quoted else value
+        if value is None or value != value:
+            return ""
+        if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+            return str(int(value))
+        return from_bytes(value) if isinstance(value, bytes) else str(value)
 
 
-def _string(value: Any) -> str:
-    """Write a value: whole numbers without a point, bytes as UTF-8; what is missing is an empty one.
-
-    >>> _string(2.0), _string(2.5), _string(None), _string(True)
-    ('2', '2.5', '', 'True')
-    """
-    if isinstance(value, str):
-        return value
-    if value is None or value != value:
-        return ""
-    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
-        return str(int(value))
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+def _is_text(kind: Any) -> bool:
+    types = arrow().types
+    return any(of(kind) for of in (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary))
 
 
 def table_ending(name: str) -> str:
@@ -273,7 +311,7 @@ def _read(file: Content, name: str, layout: Layout, limits: Limits) -> Table:
         table = _from_rows(parsed_rows(text, encoding, separator, quote, limits), name, layout, limits, notes)
     else:
         table = _with_names(columns, range(columns.num_rows), (), name, layout, notes, limits)
-    return replace(table, decimal_commas=separator != ",")
+    return replace(table, quoted=True, decimal_commas=separator != ",")
 
 
 @functools.lru_cache(maxsize=1)
@@ -293,7 +331,7 @@ def table_names(file: Content, name: str, layout: Layout, limits: Limits) -> lis
     """Return the names of the columns of a table; of CSV, TSV and JSON files by their beginning alone."""
     end = table_ending(name)
     if end == ".parquet" and isinstance(file, (FileContent, UrlContent)) and ending(name) not in _PACKED:
-        with opened_parquet(file, limits) as opened:
+        with _opened_parquet(file, limits) as opened:
             return list(opened.schema_arrow.names)
     if end not in TEXT_TABLE_ENDINGS | JSON_ENDINGS:
         return read_table(file, name, layout, limits).names
@@ -344,12 +382,11 @@ def _format_of(content: bytes) -> str:
 
 def _lines(text: bytes, encoding: str, notes: Sequence[str], limits: Limits) -> Table:
     """Return the lines of a file that are not empty as the column text."""
-    arrow = require("pyarrow", "app", "Reading lines of texts")
     lines = [line for line in text.decode("utf-8", "surrogateescape").splitlines() if line.strip()]
     limits.check("rows", len(lines), f"it has {len(lines):,} lines")
     wrong = {k: str(undecodable(line, encoding)) for k, line in enumerate(lines) if _SURROGATE.search(line)}
     good = [k for k in range(len(lines)) if k not in wrong]
-    columns = arrow.table({"text": arrow.array([lines[k] for k in good], arrow.large_string())})
+    columns = arrow().table({"text": arrow().array([lines[k] for k in good], arrow().large_string())})
     bad = tuple((k + 1, reason) for k, reason in wrong.items())
     return Table(columns, [k + 1 for k in good], bad, has_names=False, notes=tuple(notes))
 
@@ -366,11 +403,10 @@ def _codec_of(file: Any) -> str | None:
 
 
 def _decompressed(file: Any, codec: str) -> Iterator[bytes]:
-    arrow = require("pyarrow", "app", "Reading compressed tables")
     try:
-        with arrow.CompressedInputStream(arrow.PythonFile(file, "r"), codec) as stream:
+        with arrow().CompressedInputStream(arrow().PythonFile(file, "r"), codec) as stream:
             yield from _pieces(stream, _UNPACKED)  # pyarrow does not free a piece that it cannot decompress
-    except (arrow.ArrowException, OSError) as error:
+    except (arrow().ArrowException, OSError) as error:
         raise BagwiseError(f"its compression ({codec}) is damaged, or cannot be read: {error}") from error
 
 
@@ -378,7 +414,6 @@ def _from_rows(
     rows: Iterable[list[str] | BagwiseError], name: str, layout: Layout, limits: Limits, notes: Sequence[str]
 ) -> Table:
     """Make a table of rows of strings; those that are not as wide as the first one are bad."""
-    arrow = require("pyarrow", "app", "Reading tables")
     first: list[str] | None = None
     good: list[list[str]] = []
     places: list[int] = []
@@ -402,8 +437,8 @@ def _from_rows(
         limits.check("table_bytes", n_bytes, f"its first rows take {readable_size(n_bytes)}")
     if first is None:
         raise BagwiseError("it is empty")
-    columns = [arrow.array(column, arrow.large_string()) for column in zip(*good, strict=True)]
-    table = arrow.table(columns, [f"f{k}" for k in range(len(first))])
+    columns = [arrow().array(column, arrow().large_string()) for column in zip(*good, strict=True)]
+    table = arrow().table(columns, [f"f{k}" for k in range(len(first))])
     return _with_names(table, places, bad, name, layout, notes, limits)
 
 
@@ -529,7 +564,6 @@ def _cell(value: Any) -> str:
 
 def _read_json(text: bytes, encoding: str, notes: Sequence[str], limits: Limits) -> Table:
     """Read objects, one a line. In columns of strings null is an empty one; a field that a record lacks is missing."""
-    arrow = require("pyarrow", "app", "Reading JSON lines")
     columns: dict[str, tuple[list[int], list[Any]]] = {}
     bad: list[tuple[int, str]] = []
     numbers: list[int] = []
@@ -554,25 +588,23 @@ def _read_json(text: bytes, encoding: str, notes: Sequence[str], limits: Limits)
         limits.check("table_bytes", n_bytes, f"its fields take {readable_size(n_bytes)} and more")
     if not numbers and not bad:
         raise BagwiseError("it is empty")
-    found = {name: column_of_values(arrow, values) for name, (_, values) in columns.items()}
+    found = {name: column_of_values(values) for name, (_, values) in columns.items()}
     unread = {name: "objects or lists of lists" for name, column in found.items() if column is None}
     filled = {
-        name: _spread(arrow, column, columns[name][0], len(numbers))
-        for name, column in found.items()
-        if column is not None
+        name: _spread(column, columns[name][0], len(numbers)) for name, column in found.items() if column is not None
     }
-    return Table(arrow.table(filled), numbers, tuple(bad), unread=unread, notes=tuple(notes))
+    return Table(arrow().table(filled), numbers, tuple(bad), unread=unread, notes=tuple(notes))
 
 
-def _spread(arrow: Any, column: Any, rows: list[int], n_rows: int) -> Any:
+def _spread(column: Any, rows: list[int], n_rows: int) -> Any:
     """Return a column of some rows as one of all; strings that are null become empty, others are missing."""
-    if arrow.types.is_large_string(column.type):
+    if arrow().types.is_large_string(column.type):
         column = column.fill_null("")
     if len(rows) == n_rows:
         return column
     places = np.full(n_rows, -1, np.int64)
     places[rows] = np.arange(len(rows))
-    return column.take(arrow.array(places, mask=places < 0))
+    return column.take(arrow().array(places, mask=places < 0))
 
 
 def _json_fields(line: bytes, encoding: str, limits: Limits) -> dict[str, Any]:
@@ -595,7 +627,7 @@ def _clean(text: str) -> str:
     return text.encode("utf-8", "replace").decode() if not text.isascii() else text
 
 
-def column_of_values(arrow: Any, values: list[Any]) -> Any | None:
+def column_of_values(values: list[Any]) -> Any | None:
     """Make a column of values of JSON or of a data base; None if some are nested, or bytes.
 
     Values of several kinds become strings; where some are lists, all become lists of strings.
@@ -606,16 +638,16 @@ def column_of_values(arrow: Any, values: list[Any]) -> Any | None:
         if dict in kinds or any(isinstance(one, (list, dict)) for some in lists for one in some):
             return None
         texts = [[_clean(str(one)) for one in some if one is not None] for some in lists]
-        return arrow.array(texts, arrow.large_list(arrow.large_string()))
+        return arrow().array(texts, arrow().large_list(arrow().large_string()))
     if kinds & {dict, bytes}:
         return None
     if kinds <= {float, int} or kinds == {bool}:
         try:
-            return arrow.array(values)
-        except (OverflowError, arrow.ArrowException):  # whole numbers of more than 64 bits
+            return arrow().array(values)
+        except (OverflowError, arrow().ArrowException):  # whole numbers of more than 64 bits
             pass
     strings = [None if value is None else _clean(value if isinstance(value, str) else str(value)) for value in values]
-    return arrow.array(strings, arrow.large_string())
+    return arrow().array(strings, arrow().large_string())
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -623,24 +655,45 @@ def column_of_values(arrow: Any, values: list[Any]) -> Any | None:
 # --------------------------------------------------------------------------------------------------------------------
 
 
+@contextmanager
+def _opened_parquet(path: str | File, limits: Limits, **options: Any) -> Iterator[Any]:
+    """Open a file, and check what it says of its rows and columns; all that pyarrow raises is an error of ours."""
+    if isinstance(path, UrlContent):
+        with path.open() as remote, _opened_parquet(remote, limits, **options) as file:  # type: ignore[arg-type]
+            yield file
+        return
+    path = path.path if isinstance(path, FileContent) else path
+    parquet = require("pyarrow.parquet", "app", "Reading Parquet files")
+    try:
+        with parquet.ParquetFile(path, pre_buffer=False, **options) as file:
+            about = file.metadata
+            n_rows, groups = about.num_rows, [about.row_group(k) for k in range(about.num_row_groups)]
+            if sum(group.num_rows for group in groups) != n_rows or any(group.num_rows < 0 for group in groups):
+                raise BagwiseError(f"it is damaged: it claims {n_rows} rows, which its parts do not have.")
+            limits.check("columns", about.num_columns, f"it has {about.num_columns:,} columns")
+            limits.check("rows", n_rows, f"it claims {n_rows:,} rows")
+            n_bytes = max(8 * n_rows * about.num_columns, sum(group.total_byte_size for group in groups))
+            limits.check("table_bytes", n_bytes, f"it claims {readable_size(n_bytes)}")
+            yield file
+    except (arrow().ArrowException, OSError, UnicodeDecodeError) as error:
+        raise BagwiseError(f"it is not a Parquet file, or damaged: {error}") from error
+
+
 def _read_parquet(file: Content, limits: Limits) -> Table:
     """Read a Parquet file: columns of values and of lists of them; strings are held once each."""
-    arrow = require("pyarrow", "app", "Reading Parquet files")
-    types = arrow.types
     content: Any = file
     if not isinstance(file, (FileContent, UrlContent)) or ending(file.source) in _PACKED:
-        content = arrow.BufferReader(_content_of(file, limits))
-    with opened_parquet(content, limits) as opened:
+        content = arrow().BufferReader(_content_of(file, limits))
+    with _opened_parquet(content, limits) as opened:
         fields = list(opened.schema_arrow)
-    is_string = (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
-    texts = [one.name for one in fields if any(is_kind(one.type) for is_kind in is_string)]
-    unread = {one.name: str(one.type) for one in fields if _is_nested(arrow, one.type)}
+    texts = [one.name for one in fields if _is_text(one.type)]
+    unread = {one.name: str(one.type) for one in fields if _is_nested(one.type)}
     names = [one.name for one in fields if one.name not in unread]
     if len(set(names)) < len(names):
         raise BagwiseError(f"it has columns of the same name: {shortened(names)}")
     if hasattr(content, "seek"):
         content.seek(0)
-    with opened_parquet(content, limits, read_dictionary=texts) as coded, opened_parquet(content, limits) as plain:
+    with _opened_parquet(content, limits, read_dictionary=texts) as coded, _opened_parquet(content, limits) as plain:
         many, rows = _many_values(coded, texts)
         parts: dict[str, list[Any]] = {name: [] for name in names}
         n_bytes = 0
@@ -654,8 +707,8 @@ def _read_parquet(file: Content, limits: Limits) -> Table:
                     for name in some:
                         parts[name].append(batch.column(name))
         kinds = {one.name: one.type for one in fields}
-        columns = {name: arrow.chunked_array(parts[name], None if parts[name] else kinds[name]) for name in names}
-        table = arrow.table(columns)  # damaged columns may have different lengths
+        columns = {name: arrow().chunked_array(parts[name], None if parts[name] else kinds[name]) for name in names}
+        table = arrow().table(columns)  # damaged columns may have different lengths
     return Table(table, range(1, table.num_rows + 1), unread=unread)
 
 
@@ -678,16 +731,15 @@ def _many_values(file: Any, texts: Sequence[str]) -> tuple[list[str], int]:
     return many, max(1, min(_BATCH, _LONG_BATCH // longest))
 
 
-def _is_nested(arrow: Any, kind: Any) -> bool:
+def _is_nested(kind: Any) -> bool:
     """Whether a type is nested otherwise than as lists of values."""
-    types = arrow.types
+    types = arrow().types
     is_list = types.is_list(kind) or types.is_large_list(kind)
     return types.is_nested(kind.value_type if is_list else kind)
 
 
 def _read_sqlite(file: Content, wanted: str | None, limits: Limits) -> Table:
     """Read a table of a data base. SQL of the file is not run: no views, virtual tables, triggers, computed columns."""
-    arrow = require("pyarrow", "app", "Reading SQLite files")
     deadline = Deadline(limits)
     with _as_local(file, limits) as path:
         try:
@@ -704,9 +756,9 @@ def _read_sqlite(file: Content, wanted: str | None, limits: Limits) -> Table:
     numbers = [number for number, row in enumerate(rows, start=1) if row is not None]
     bad = [(number, "it has bytes that are not UTF-8") for number, row in enumerate(rows, start=1) if row is None]
     good = [row for row in rows if row is not None]
-    found = {one: column_of_values(arrow, [row[k] for row in good]) for k, one in enumerate(names)}
+    found = {one: column_of_values([row[k] for row in good]) for k, one in enumerate(names)}
     unread |= {one: "bytes" for one, column in found.items() if column is None}
-    table = arrow.table({one: column for one, column in found.items() if column is not None})
+    table = arrow().table({one: column for one, column in found.items() if column is not None})
     return Table(table, numbers, tuple(bad), unread=unread, notes=notes)
 
 

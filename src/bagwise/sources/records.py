@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from bagwise._utils.text import agree, unquote_formula
+from bagwise._utils.text import agree
 from bagwise.errors import BagwiseError, argument, unknown_name
 from bagwise.sources.collection import Collection
-from bagwise.sources.item_tables import arrow, coded, item_table, to_codes
+from bagwise.sources.item_tables import arrow, item_table, to_codes
 from bagwise.sources.items import Skipped, check_on_error, warn_skipped
 from bagwise.sources.limits import Limits, as_limits
 from bagwise.sources.media import TextDecoder
@@ -20,7 +18,6 @@ from bagwise.sources.places import annotated, arrange, chosen_endings, ending, l
 from bagwise.sources.read_table import (
     FOLDER_ENDINGS,
     JSON_ENDINGS,
-    TEXT_TABLE_ENDINGS,
     Layout,
     Table,
     check_layout,
@@ -221,9 +218,8 @@ def texts_of(
     pa = arrow()
     from pyarrow import compute
 
-    plain = unquote_formula if table_ending(name) in TEXT_TABLE_ENDINGS else str
     bad = [Skipped(f"{name}:{number}", reason) for number, reason in table.bad]
-    cells = [_as_strings(table, column) for column in roles.columns["text"]]
+    cells = [table.texts(column) for column in roles.columns["text"]]
     wrong: dict[int, str] = {}
     for column, strings in zip(roles.columns["text"], cells, strict=True):
         if table_ending(name) in JSON_ENDINGS and strings.null_count:
@@ -238,16 +234,16 @@ def texts_of(
         reason = str(limits.exceeded("text_bytes", f"its text has more than {limits.text_bytes:,} bytes"))
         wrong |= dict.fromkeys(compute.indices_nonzero(long).to_pylist(), reason)
     if ids is None:
-        ids, lost = _ids(table, roles["id"], name, prefix, plain)
+        ids, lost = _ids(table, roles["id"], name, prefix)
         wrong |= dict.fromkeys(lost, f"it has no {roles['id']!r}")
     if roles["label"] is None:
         labels: Any = _same(label, table.columns.num_rows)
     else:
-        labels = _label_sets(table, roles["label"], plain)
+        labels = table.labels(roles["label"])
     if roles["split"] is None:
         splits: Any = _same(split, table.columns.num_rows)
     else:
-        splits = _codes(table, roles["split"], split_name)
+        splits = table.codes(roles["split"], split_name)
     found = item_table(ids, labels, splits, {"text": texts})
     if wrong:
         numbers = table.numbers
@@ -261,50 +257,18 @@ def _same(value: str | Sequence[str | None] | None, n: int) -> Any:
     return None if value is None else to_codes([value] * n if isinstance(value, str) else value)
 
 
-def _as_strings(table: Table, name: str) -> Any:
-    """Return a column of texts as large strings; null is missing."""
-    pa = arrow()
-    column = table.columns.column(name)
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        return column.cast(pa.large_string()).combine_chunks()
-    return pa.array(table.strings(name), pa.large_string())
-
-
-def _ids(
-    table: Table, column: str | None, name: str, prefix: str | None, plain: Callable[[str], str]
-) -> tuple[Any, list[int]]:
-    """Return the ids of rows as bytes, and the places of those without one; `plain` changes what was quoted."""
+def _ids(table: Table, column: str | None, name: str, prefix: str | None) -> tuple[Any, list[int]]:
+    """Return the ids of rows as bytes, and the places of those without one."""
     pa = arrow()
     from pyarrow import compute
 
     def joined(before: str, ids: Any) -> Any:
-        nothing = pa.scalar("", pa.large_string())
-        return compute.binary_join_element_wise(pa.scalar(before, pa.large_string()), ids, nothing)
+        start, nothing = (pa.scalar(one.encode(), pa.large_binary()) for one in (before, ""))
+        return compute.binary_join_element_wise(start, ids, nothing)
 
     if column is None:
         numbers = pa.array(table.numbers, pa.int64()).cast(pa.large_string())
-        return joined(f"{name}:", numbers).cast(pa.large_binary()), []
-    ids = _as_strings(table, column).fill_null("")
-    if compute.any(compute.starts_with(ids, "'")).as_py():
-        ids = pa.array([plain(one) for one in ids.to_pylist()], pa.large_string())
-    lost = compute.indices_nonzero(compute.equal(ids, "")).to_pylist()
-    return (joined(f"{prefix}:", ids) if prefix else ids).cast(pa.large_binary()), lost
-
-
-def _codes(table: Table, column: str, change: Callable[[str], str]) -> Any:
-    """Return a column as codes and their values, each changed; empty ones are none."""
-    coded_column = _as_strings(table, column).fill_null("").dictionary_encode()
-    known: dict[str, int] = {"": -1}
-    values = [change(one) if one else "" for one in coded_column.dictionary.to_pylist()]
-    numbers = np.array([known.setdefault(one, len(known) - 1) for one in values], np.int32)
-    codes = numbers[coded_column.indices.to_numpy()] if values else np.empty(0, np.int32)
-    return coded(codes, list(known)[1:])
-
-
-def _label_sets(table: Table, column: str, plain: Callable[[str], str]) -> Any:
-    """Return the labels of rows, one or several each, as `item_table` takes them; `plain` changes what was quoted."""
-    if not table.has_lists(column):
-        return _codes(table, column, plain)
-    return [tuple(map(plain, one)) for one in table.string_sets(column)]
+        return joined(f"{name}:", numbers.cast(pa.large_binary())), []
+    ids = table.encoded(column).fill_null(b"")
+    lost = compute.indices_nonzero(compute.equal(ids, b"")).to_pylist()
+    return (joined(f"{prefix}:", ids) if prefix else ids), lost
