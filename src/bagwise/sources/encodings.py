@@ -7,7 +7,7 @@ import codecs
 from bagwise._utils.extras import require
 from bagwise.errors import BagwiseError, argument
 
-__all__ = ["MARKS", "as_utf8", "guess_encoding", "is_not_utf8", "undecodable"]
+__all__ = ["MARKS", "as_utf8", "check_encoding", "decode_text", "guess_encoding", "is_not_utf8", "undecodable"]
 
 _MARKS = {  # UTF-32 first: its mark begins with that of UTF-16
     codecs.BOM_UTF8: "utf-8",
@@ -54,18 +54,44 @@ def is_not_utf8(line: bytes) -> bool:
     return False
 
 
+def check_encoding(encoding: str | None) -> None:
+    """Check that Python knows an encoding."""
+    try:
+        codecs.lookup(encoding or "utf-8")
+    except (LookupError, TypeError) as error:
+        message = f"{argument('encoding', encoding)} is not known. Use a name such as 'latin-1' or 'cp1252'."
+        raise BagwiseError(message) from error
+
+
+def _unmarked(content: bytes, encoding: str | None) -> tuple[bytes, str | None]:
+    """Return a text without its byte-order mark, and its encoding: the one that was named, or that of the mark."""
+    mark = next((mark for mark in _MARKS if content.startswith(mark)), b"")
+    if mark and (encoding is None or codecs.lookup(encoding).name in ("utf-8", "utf-8-sig")):
+        return content[len(mark) :], encoding or _MARKS[mark]
+    return content, encoding
+
+
+def decode_text(content: bytes, encoding: str | None) -> str:
+    """Decode a text: by its byte-order mark or as UTF-8, unless another encoding is named. Never guesses."""
+    text, known = (content, encoding) if encoding else _unmarked(content, None)
+    try:
+        return text.decode(known or "utf-8")
+    except UnicodeDecodeError as error:
+        byte = error.object[error.start : error.start + 1].hex()
+        used = argument("encoding", encoding) if encoding else (known or "UTF-8").upper()
+        raise BagwiseError(
+            f"byte {len(content) - len(text) + error.start} (0x{byte}) is not {used}. "
+            f"Pass the right {argument('encoding')}, such as 'cp1252', or 'latin-1', which takes any byte."
+        ) from error
+
+
 def as_utf8(content: bytes, encoding: str | None, what: str) -> tuple[bytes, str, tuple[str, ...]]:
     """Return a text in UTF-8 without a byte-order mark, the encoding it had, and a note if that was guessed.
 
-    Bytes that the encoding does not have stay as they are: they are no UTF-8 either, see `undecodable`. `what` names
-    the file in the note.
+    Bytes that the encoding does not have stay as they are: they are no UTF-8 either, see `undecodable`.
     """
     notes: tuple[str, ...] = ()
-    mark = next((mark for mark in _MARKS if content.startswith(mark)), b"")
-    if encoding is None and mark:
-        content, encoding = content[len(mark) :], _MARKS[mark]
-    elif mark and codecs.lookup(encoding or "utf-8").name in ("utf-8", "utf-8-sig"):
-        content = content[len(mark) :]
+    content, encoding = _unmarked(content, encoding)
     if encoding is None and not content.isascii() and (guessed := guess_encoding(content)) is not None:
         encoding = guessed
         notes = (f"{what} is not UTF-8 and was read as {encoding}, a guess; {argument('encoding')} chooses another.",)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import hashlib
 import io
 import warnings
@@ -17,7 +16,7 @@ from bagwise._utils.checks import as_count
 from bagwise._utils.progress import ProgressBar
 from bagwise._utils.text import agree
 from bagwise._utils.threads import map_in_order, number_of_threads
-from bagwise.errors import BagwiseError, argument, unknown_name
+from bagwise.errors import BagwiseError, unknown_name
 
 __all__ = [
     "Content",
@@ -30,9 +29,7 @@ __all__ = [
     "NothingReadError",
     "Skipped",
     "SkippedItemsWarning",
-    "check_encoding",
     "check_on_error",
-    "decode_text",
     "item_errors",
     "list_items",
     "warn_skipped",
@@ -427,39 +424,3 @@ def warn_skipped(skipped: Sequence[Skipped], n_items: int, source: str, stacklev
 def _listed(skipped: Sequence[Skipped]) -> str:
     named = [f"{id}: {reason.removesuffix('.')}" for id, reason in skipped[:3]]
     return "; ".join([*named, "…"] if len(skipped) > 3 else named)
-
-
-_OTHER_MARKS = {  # UTF-32 first: its mark begins with that of UTF-16
-    "utf-32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE),
-    "utf-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
-}
-
-
-def check_encoding(encoding: str | None) -> None:
-    """Check that Python knows an encoding."""
-    try:
-        codecs.lookup(encoding or "utf-8")
-    except (LookupError, TypeError) as error:
-        message = f"{argument('encoding', encoding)} is not known. Use a name such as 'latin-1' or 'cp1252'."
-        raise BagwiseError(message) from error
-
-
-def decode_text(content: bytes, encoding: str | None, start: int = 0) -> str:
-    """Decode text: UTF-8, with or without a byte-order mark, unless another encoding is named. Never guesses.
-
-    `start` is the offset of the bytes in their file: a byte-order mark is at 0, and errors name the byte.
-    """
-    likely = next((name for name, marks in _OTHER_MARKS.items() if content.startswith(marks)), None)
-    if encoding is None and start == 0 and likely:
-        raise BagwiseError(f"it begins with the byte-order mark of {likely}. Pass {argument('encoding', likely)}.")
-    try:
-        return content.decode(encoding or ("utf-8-sig" if start == 0 else "utf-8"))
-    except UnicodeDecodeError as error:
-        byte = error.object[error.start : error.start + 1].hex()
-        # utf-8-sig counts from after the mark
-        skipped = len(content) - len(error.object)
-        used = argument("encoding", encoding) if encoding else "UTF-8"
-        raise BagwiseError(
-            f"byte {start + skipped + error.start} (0x{byte}) is not {used}. "
-            f"Pass the right {argument('encoding')}, such as 'cp1252', or 'latin-1', which takes any byte."
-        ) from error

@@ -18,10 +18,10 @@ from bagwise._utils.memory import readable_size
 from bagwise.errors import BagwiseError, argument, unknown_name
 from bagwise.sources.collection import Collection
 from bagwise.sources.decoding import DECODING
-from bagwise.sources.encodings import MARKS, guess_encoding, is_not_utf8
+from bagwise.sources.encodings import MARKS, check_encoding, decode_text, guess_encoding, is_not_utf8
 from bagwise.sources.guarded import call_guarded
 from bagwise.sources.image_files import IMAGE_ENDINGS, ORIENTATION, UNREAD_ENDINGS, decoding_bytes, open_image, to_array
-from bagwise.sources.items import Content, Item, check_encoding, decode_text
+from bagwise.sources.items import Content, Item
 from bagwise.sources.limits import Deadline, Limits, as_limits, read_timed, timed
 from bagwise.sources.places import Listing, chosen_endings, collect, ending, with_endings
 from bagwise.sources.plain_texts import TEXT_ENDINGS, choose_texts
@@ -227,8 +227,8 @@ def open_texts(
     path : path
         Folder, zip or tar archive, or one text.
     encoding : str, default=None
-        Encoding of the texts. None is UTF-8, with or without a byte-order mark; a text that is not is an error which
-        names the byte. If many of a sample are not, such texts are read in an encoding that is guessed; `notes` say so.
+        Encoding of the texts. None is UTF-8, or what a byte-order mark says; a text that is not is an error which names
+        the byte. If many of a sample are not, such texts are read in an encoding that is guessed; `notes` say so.
     labels, splits, extensions, limits
         See `open_images`. The default endings are ``.txt`` and ``.text``. Where no file of a folder has one, files
         without an ending, or with a number in its place (``00001.7c53336b37``), are texts if their bytes look so: no

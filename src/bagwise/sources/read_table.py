@@ -38,9 +38,9 @@ from bagwise.sources.delimited import (
     quote_of,
     separator_of,
 )
-from bagwise.sources.encodings import as_utf8, undecodable
+from bagwise.sources.encodings import as_utf8, check_encoding, undecodable
 from bagwise.sources.item_tables import arrow, as_array, from_bytes, mapped_codes, to_bytes, to_strings
-from bagwise.sources.items import Content, check_encoding
+from bagwise.sources.items import Content
 from bagwise.sources.limits import Deadline, Limits, check_size
 from bagwise.sources.places import ending
 from bagwise.sources.roles import cut_name, shortened
@@ -174,22 +174,18 @@ class Table:
 
     def texts(self, name: str) -> Any:
         """Return a column as an Arrow array of strings as they are in the file; null is missing."""
-        large = arrow().large_string()
-        column = as_array(self._single(name))
-        column = column.dictionary_decode() if hasattr(column, "dictionary") else column
+        large, column = arrow().large_string(), self._decoded(name)
         if _is_text(column.type):
             try:
-                return column.cast(large)
+                return as_array(column.cast(large))
             except arrow().ArrowInvalid:  # bytes that are no UTF-8
                 pass
         return arrow().array([*map(_clean, replace(self, quoted=False).strings(name))], large)
 
     def encoded(self, name: str) -> Any:
         """Return a column of names as an Arrow array of bytes; null is missing."""
-        column = as_array(self._single(name))
-        column = column.dictionary_decode() if hasattr(column, "dictionary") else column
-        column = column if _is_text(column.type) else self.texts(name)
-        names = column.cast(arrow().large_binary())
+        column = self._decoded(name)
+        names = as_array((column if _is_text(column.type) else self.texts(name)).cast(arrow().large_binary()))
         compute = require("pyarrow.compute", "app", "Reading tables")
         if self.quoted and compute.any(compute.starts_with(names, "'")).as_py():
             return to_bytes(None if one is None else unquote_formula(one) for one in to_strings(names))
@@ -215,6 +211,10 @@ class Table:
     def _has_lists(self, name: str) -> bool:
         types, kind = arrow().types, self.columns.schema.field(name).type
         return bool(types.is_list(kind) or types.is_large_list(kind))
+
+    def _decoded(self, name: str) -> Any:
+        column = self._single(name)
+        return column.cast(column.type.value_type) if arrow().types.is_dictionary(column.type) else column
 
     def _single(self, name: str) -> Any:
         """Return a column; an error if it has lists."""

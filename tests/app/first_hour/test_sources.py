@@ -365,11 +365,11 @@ def test_all_items_that_cannot_be_read_are_named(command, torn, tmp_path):
     told = json.loads(result.stdout)["skipped"]
     assert told["count"] == 3
     assert [item["id"] for item in told["items"]] == ["fruit/a.txt", "tools/b.txt", "tools/c.txt"]
-    assert all("byte-order mark of utf-16. Pass --encoding 'utf-16'" in item["reason"] for item in told["items"])
-    assert "3 of 21 items could not be read and were skipped. fruit/a.txt: it begins" in result.stderr
+    assert all("is not UTF-16-LE. Pass the right --encoding" in item["reason"] for item in told["items"])
+    assert "3 of 21 items could not be read and were skipped. fruit/a.txt: byte 10" in result.stderr
     assert f"{log} names all 3 items that were skipped." in result.stderr
     for name in ("fruit/a.txt", "tools/b.txt", "tools/c.txt"):
-        assert f"Skipped {name}: it begins with" in log.read_text()
+        assert f"Skipped {name}: byte 10" in log.read_text()
 
 
 def test_one_item_that_cannot_be_read_ends_with_1(torn, tmp_path):
@@ -377,13 +377,13 @@ def test_one_item_that_cannot_be_read_ends_with_1(torn, tmp_path):
     fit(torn)
     one = torn / "fruit" / "a.txt"
     error = bagwise("transform", tmp_path / "a.bagwise", one, "--out", tmp_path / "x.npz", code=1)
-    assert f"{one} cannot be read. a.txt: it begins with the byte-order mark" in error
+    assert f"{one} cannot be read. a.txt: byte 10 (0x67) is not UTF-16-LE" in error
     for path in torn.rglob("*.txt"):
         path.write_bytes(b"\xff\xfe\x00")
     told = as_json("transform", tmp_path / "a.bagwise", torn, "--out", tmp_path / "x.npz", code=1)
     assert "None of the 21 items" in told["error"]
     assert told["skipped"]["count"] == 21
-    assert "byte-order mark" in bagwise("fit", torn, "--on-error", "raise", code=1)
+    assert "is not UTF-16-LE" in bagwise("fit", torn, "--on-error", "raise", code=1)
 
 
 def test_records_that_cannot_be_read_are_skipped_as_other_items(tmp_path):
