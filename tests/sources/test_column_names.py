@@ -9,7 +9,6 @@ import pytest
 
 from bagwise import BagwiseError, fit_model, open_collection
 from bagwise.app import evaluate_model, plan_fit
-from bagwise.sources import open_records
 
 TEXTS = [f"{'win a prize now' if k % 2 else 'see you at home'} word{k % 5} word{k}" for k in range(20)]
 KINDS = ["spam" if k % 2 else "ham" for k in range(20)]
@@ -113,7 +112,7 @@ def test_advice_on_columns_of_short_texts(tmp_path):
         with pytest.raises(BagwiseError, match=r"column 'Message' holds text.*choose them by text='Message'"):
             opened(tmp_path, kind, columns, label="Category")
     with pytest.raises(BagwiseError, match=r"named text, body, .* only one with long strings; .* Choose by text="):
-        open_records(tmp_path / "a.csv")
+        open_collection(tmp_path / "a.csv", "records")
 
 
 def test_counts_of_words_are_not_proposed(tmp_path):

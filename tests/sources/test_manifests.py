@@ -15,7 +15,7 @@ import pytest
 
 from bagwise import BagwiseError, open_collection
 from bagwise._io.storage import Url
-from bagwise.sources import Limits, open_images, write_manifest
+from bagwise.sources import Limits, write_manifest
 from bagwise.sources.manifests import ManifestFile, ManifestRoot
 from small_sources import images, png, texts, write_image_folder, write_text_folder
 
@@ -91,7 +91,7 @@ def test_columns_can_be_chosen(folder, tmp_path, ending):
     assert list(found.splits) == ["train", None] * (len(urls) // 2)
     assert list(found.ids) == urls
     assert [item.label for item in open_collection(path)] == [None] * len(urls)
-    equal_items(open_images(path), open_collection(path))
+    equal_items(open_collection(path, "images"), open_collection(path))
     with pytest.raises(BagwiseError, match="there is no column 'species'; there are 'url', 'kind', 'fold'"):
         open_collection(path, label="species")
 
@@ -266,7 +266,7 @@ def test_shards_are_read_as_samples(shards, pattern, where):
     assert found.modality == "images"
     assert found.ids[0] == "images-000.tar/00000.jpg"
     assert found.labels.tolist() == [label for number in range(3) for _, label in pictures[number::3]]
-    expected = open_images(place, mode="rgb")
+    expected = open_collection(place, "images", mode="rgb")
     for item, (pixels, _) in zip(expected, [one for number in range(3) for one in pictures[number::3]], strict=True):
         np.testing.assert_array_equal(item.load(), pixels)
     assert open_collection(place, label="txt").labels.tolist() == ["words"] * len(found)

@@ -1,15 +1,9 @@
 from .collection import Collection as Collection
-from .frames import open_frame as open_frame
 from .items import Item as Item
 from .items import ItemError as ItemError
 from .items import ItemIterator as ItemIterator
 from .items import SkippedItemsWarning as SkippedItemsWarning
 from .limits import Limits as Limits
 from .manifests import write_manifest as write_manifest
-from .media import open_images as open_images
-from .media import open_texts as open_texts
-from .media import open_videos as open_videos
 from .opening import open_collection as open_collection
 from .partitions import Partition as Partition
-from .records import open_records as open_records
-from .tables import open_table as open_table

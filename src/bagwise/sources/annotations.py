@@ -44,10 +44,7 @@ class Annotations:
 
 
 def annotations_of(given: Any, what: str, ids: Sequence[str], source: str, limits: Limits) -> Annotations:
-    """Return the labels or splits (`what` is "label" or "split") of a mapping, or all that a file says about items.
-
-    A mapping must have exactly these ids. A file must be within the limits.
-    """
+    """Return the labels or splits (`what`) of a mapping with exactly these ids, or all that a file says about items."""
     if isinstance(given, Mapping):
         found = {str(id): _as_tuple(value) for id, value in given.items()}
         _check_ids(ids, found, what, source)

@@ -67,11 +67,7 @@ def is_tar(path: str | os.PathLike[str]) -> bool:
 
 
 def list_archive(archive: File | str | os.PathLike[str], limits: Limits) -> dict[str, ZipMember | Part]:
-    """List the files of an archive by name.
-
-    Raises an error for absolute paths and ``..``, links, devices, encrypted and sparse members, repeated names, and
-    members beyond the limits.
-    """
+    """List the files of an archive by name; what leads out of it, is no file, or is beyond the limits is an error."""
     file = as_file(archive)
     name = file.source
     members: dict[str, ZipMember | Part] = {}
@@ -237,11 +233,7 @@ def _zip_members(file: BinaryIO, path: str, limits: Limits) -> list[zipfile.ZipI
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A tar archive whose members are read from a temporary file.
-
-    A compressed one can only be read from its beginning. It is unpacked in each process when it is first read there; a
-    process keeps those that it has read last, and unpacks others again, so that it does not run out of files.
-    """
+    """A tar archive that is read from its beginning alone: unpacked into a temporary file in each process."""
 
     archive: File
     limits: Limits

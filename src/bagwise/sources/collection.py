@@ -556,10 +556,7 @@ def to_list(column: Any) -> list[Any]:
 
 
 def as_items(given: Any, modality: str) -> tuple[Sequence[Any], str]:
-    """Return the items of a collection of a modality, or of a list of arrays or texts, and their origin for messages.
-
-    An array is a list along its first axis. `modality` is "images", "videos" or "texts".
-    """
+    """Return the items of a collection of a modality, or of a list, or array, of arrays or texts, and their origin."""
     items: Sequence[Any]
     if isinstance(given, Collection):
         if given.modality != modality:
@@ -594,10 +591,7 @@ def as_text(content: Any) -> str:
 
 
 def load_texts(given: Any, on_error: str = "raise") -> ItemIterator:
-    """Iterate over the texts, at least one, of a collection or an iterable of str.
-
-    An item that cannot be read or is not a str raises an `ItemError`, or is skipped with a warning (`on_error`).
-    """
+    """Iterate over the texts, at least one, of a collection or an iterable of str."""
 
     def text_of(item: Any) -> str:
         with item_errors(item.id):

@@ -41,7 +41,7 @@ _OPTIONS = ("zero", "median", "drop")
 
 @dataclass(frozen=True)
 class Reading:
-    """What all readers of tables are told; each takes what applies to its files. See `open_table`."""
+    """What all readers of tables are told; each takes what applies to its files; see `open_collection`."""
 
     data: str | None = None
     label: str | None = None
@@ -57,10 +57,7 @@ class Reading:
 
 @dataclass
 class RawTable:
-    """Content of a file. `labels`, `ids` and `splits` have one string per row, if they are there.
-
-    `notes` say what was not obvious about its columns.
-    """
+    """Content of a file: labels, ids and splits have one string per row, if they are there."""
 
     X: Any
     labels: Sequence[str] | None = None
@@ -89,10 +86,8 @@ def obs_roles(names: Sequence[str], chosen: Mapping[str, Any]) -> Roles:
 def number_table(table: Table, reading: Reading, typed: str | None = None) -> RawTable:
     """Make a matrix of the columns of a table that are words, with labels, ids and splits of others.
 
-    1. Columns of labels, ids and splits are chosen or have usual names, see `assign_roles`. `typed` is the column whose
-       type says that it holds the labels, if no name does.
-    2. Columns that number or name the rows are no words: those without a name, or with such a name, whose values
-       differ, or that are no word of the model. The first one whose values differ has the ids.
+    1. Columns of labels, ids and splits are chosen or have usual names; `typed` has the labels if no name says so.
+    2. Columns that number or name the rows are no words. The first one whose values differ has the ids.
     3. Without labels, the only column with text has them if it has few values.
     """
     if table.bad:
@@ -344,10 +339,7 @@ def check_missing(missing: str | None) -> None:
 
 
 def without_missing(table: RawTable, missing: str | None) -> RawTable:
-    """Return a table without missing numbers (NaN): set to 0 or to the median of their column, or without such rows.
-
-    An error names rows and columns if `missing` is None.
-    """
+    """Return a table without missing numbers: set to 0 or the median of their column, or without rows; or an error."""
     import scipy.sparse as sp
 
     values = table.X.data if sp.issparse(table.X) else table.X

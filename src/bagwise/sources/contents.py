@@ -62,11 +62,7 @@ class FileContent:
 
 @dataclass(frozen=True, slots=True)
 class UrlContent:
-    """The bytes of a file by URL.
-
-    `place` is a URL of the same file system, `path` the file's path in it, or None if it is that of the URL; `size` and
-    `version` are known from a list of files.
-    """
+    """The bytes of a file by URL: `path` is that in the file system of `place`, None if it is that of the URL."""
 
     place: Url
     path: str | None = None
@@ -197,10 +193,7 @@ def _block(content: UrlContent, number: int) -> bytes:
 
 
 class _RemoteFile(io.RawIOBase):
-    """A file of fsspec; whatever its file system raises is a `BagwiseError`.
-
-    The file system is kept as well: that of an archive closes its files when nothing refers to it.
-    """
+    """A file of fsspec, whose errors are ours. The file system is kept: without it, that of an archive closes."""
 
     def __init__(self, system: Any, file: Any) -> None:
         super().__init__()

@@ -19,11 +19,7 @@ _FEW, _MUCH = 1 << 26, 1 << 28
 
 
 class DecodingMemory:
-    """Admits decoders, in the order in which they come, while the bytes that they take together are within a limit.
-
-    A decoder that needs more than the limit by itself is refused. One that is admitted never waits for others, so that
-    those that wait are admitted sooner or later.
-    """
+    """Admits decoders, in the order in which they come, while the bytes that they take together are within a limit."""
 
     def __init__(self) -> None:
         self.reset()

@@ -92,35 +92,7 @@ def open_frame(
     splits: Any = None,
     limits: Limits | None = None,
 ) -> Collection:
-    """Open a table in memory: each row is an image, a text, or a row of numbers.
-
-    Parameters
-    ----------
-    source : DataFrame, pyarrow.Table, datasets.Dataset, datasets.DatasetDict, AnnData or mapping
-        Of pandas or Polars; a mapping has the columns by name. The splits of a DatasetDict are those of the collection.
-    modality : {"auto", "images", "texts", "table"}, default="auto"
-        "auto": images or texts if there is such a column, otherwise a table of numbers.
-    image : str, default=None
-        Column of images: of Pillow, arrays of uint8, bytes of image files, or paths of files. By default the one
-        of the type `datasets.Image`, or that is named ``image`` or ``img``.
-    text : str or sequence of str, default=None
-        Column of texts, by default ``text``, ``body``, ``content`` or ``document``, or the only one of long strings.
-        Several are joined by a line end.
-    label : str, default=None
-        Column of labels, by default the one that is named ``label`` and the like, or the only one of the type
-        `datasets.ClassLabel`, whose names become the labels; beside texts and images also the only one of few values. A
-        column of ``obs`` of AnnData.
-    id, split, keep, words, missing, labels, splits, limits
-        See `open_table`. Without ids, names of the index of pandas are the ids, otherwise rows are numbered from 0.
-    layer : str, default=None
-        Layer of AnnData, or "raw"; None: its matrix X.
-    mode : {"grey", "rgb"}, default="grey"
-        See `open_images`.
-
-    Returns
-    -------
-    collection : Collection
-    """
+    """Open a table in memory, see `open_collection`."""
     limits = as_limits(limits)
     if modality == "auto":
         modality = modality_of_frame(source, {"image": image, "text": text})

@@ -58,26 +58,11 @@ def call_guarded(
     memory: int,
     keep: bool = True,
 ) -> dict[str, Any]:
-    """Call a function that reads a file, in a process of its own, and return what it yields, by name.
+    """Call a function ``module:name`` that reads a file, in a process of its own; return what it yields, by name.
 
-    Parameters
-    ----------
-    task : str
-        The function, as ``module:name``; see `Task`. It gets the file, the limits, and the arguments by name.
-    content : Content
-        The file.
-    arguments : mapping
-        What JSON can hold.
-    limits : Limits
-        The task obeys them; `seconds` is obeyed here.
-    library : str
-        What fails if the process ends too early, for the error.
-    packages : sequence of str
-        What the task imports beside its module.
-    memory : int
-        Bytes that the process may take beside what its libraries take.
-    keep : bool, default=True
-        Whether the process is kept for other files that are read with the same memory.
+    It gets the file, the limits (`seconds` is obeyed here), and arguments that JSON can hold. `library` is what fails
+    if the process ends too early, `packages` what the task imports beside its module, `memory` the bytes that it may
+    take beside what these take. With `keep`, the process is kept for other files with the same memory.
     """
     with content.open() as opened, _helper(tuple(packages), memory) as helper:
         size = opened.seek(0, os.SEEK_END)

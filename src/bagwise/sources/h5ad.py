@@ -47,10 +47,7 @@ _STRING_BYTES = 1 << 30  # memory of strings where nothing limits it
 
 
 def read_h5ad(path: str, reading: Reading) -> RawTable:
-    """Read the matrix or a layer, a column of `obs` as labels, and the names of cells and genes.
-
-    Links to other files, and data that are stored in other files, are refused.
-    """
+    """Read the matrix or a layer, columns of `obs`, and names; links to other files and data in them are refused."""
     chosen = {name: getattr(reading, name) for name in ("label", "id", "split", "layer")}
     return _table(_call("read_parts", path, reading.limits, **chosen))
 

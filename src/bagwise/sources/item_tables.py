@@ -39,21 +39,9 @@ def arrow() -> Any:
 
 
 def item_table(ids: Any, labels: Any = None, splits: Any = None, columns: Mapping[str, Any] | None = None) -> Any:
-    """Make the table of a collection.
+    """Make the table of a collection: columns id (bytes), label and split, and others, such as url, offset and size.
 
-    Parameters
-    ----------
-    ids : sequence of str, or Arrow array of bytes
-    labels : sequence of tuples of str, or Arrow array as of `label_column`, default=None
-        None: no item has a label.
-    splits : sequence of str or None, or Arrow array as of `to_codes`, default=None
-    columns : mapping, default=None
-        Further columns by name, such as url, offset and size.
-
-    Returns
-    -------
-    table : pyarrow.Table
-        With the columns id, label and split, and the others.
+    Labels are tuples of strings or as of `label_column`, splits strings or as of `to_codes`; None: no item has one.
     """
     pa = arrow()
     ids = ids if hasattr(ids, "type") else to_bytes(ids)

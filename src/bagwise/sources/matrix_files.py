@@ -198,10 +198,7 @@ def _plain_mtx(path: str) -> BinaryIO:
 
 
 def _check_mtx(path: str, limits: Limits) -> bool:
-    """Raise an error unless a file is a Matrix Market file to the last byte: others may end the process in SciPy.
-
-    Returns whether all of its lines end in a line feed, and none is empty.
-    """
+    """Check a Matrix Market file to its last byte (SciPy may crash); whether all lines end in a feed, none empty."""
     check_size(path, limits)
     with open(path, "rb") as file:
         first = file.readline(_HEAD).decode("latin-1").lower().split()

@@ -56,33 +56,7 @@ def open_images(
     extensions: Iterable[str] | str | None = None,
     limits: Limits | None = None,
 ) -> Collection:
-    """Open the images of a folder or an archive. Needs ``bagwise[app]``.
-
-    Pillow decodes images to uint8: rotated by their EXIF data, 16 bits scaled to 8, transparency on white, palettes and
-    CMYK converted; the first frame of animations. Formats that are read: JPEG, PNG, WebP, GIF, BMP, TIFF, PNM,
-    JPEG 2000, and AVIF where Pillow has it. What a file holds decides, not its ending.
-
-    Parameters
-    ----------
-    path : path
-        Folder, zip or tar archive, or one image.
-    mode : {"grey", "rgb"}, default="grey"
-        Arrays of shape (height, width), or (height, width, 3).
-    labels : "folders", None, mapping or path, default="folders"
-        The class of an item is the name of its folder; None: no labels; otherwise see `Collection.with_labels`.
-    splits : "folders", None, mapping or path, default="folders"
-        Outermost folders named train and test are splits; None: no splits; otherwise see `Collection.with_splits`.
-    extensions : iterable of str or "*", default=None
-        Endings of the files that are images, by default the usual ones; in a list, or in one string with commas.
-        ``"*"``: all files.
-    limits : Limits, default=None
-        What archives may hold, the number of pixels of an image, the memory to decode it, and the time it may take.
-
-    Returns
-    -------
-    collection : Collection
-        Its items' `load` gives arrays of uint8.
-    """
+    """Open the images of a folder or an archive, see `open_collection`."""
     require("PIL.Image", "app", "Reading images")
     limits = as_limits(limits)
     decoder = ImageDecoder(check_mode(mode), limits)
@@ -220,25 +194,7 @@ def open_texts(
     extensions: Iterable[str] | str | None = None,
     limits: Limits | None = None,
 ) -> Collection:
-    """Open the texts of a folder or an archive, one file a text. Empty texts are fine.
-
-    Parameters
-    ----------
-    path : path
-        Folder, zip or tar archive, or one text.
-    encoding : str, default=None
-        Encoding of the texts. None is UTF-8, or what a byte-order mark says; a text that is not is an error which names
-        the byte. If many of a sample are not, such texts are read in an encoding that is guessed; `notes` say so.
-    labels, splits, extensions, limits
-        See `open_images`. The default endings are ``.txt`` and ``.text``. Where no file of a folder has one, files
-        without an ending, or with a number in its place (``00001.7c53336b37``), are texts if their bytes look so: no
-        zeros, hardly any control characters, in nine of ten files of a sample and in the file itself.
-
-    Returns
-    -------
-    collection : Collection
-        Its items' `load` gives str, with line ends as in the file.
-    """
+    """Open the texts of a folder or an archive, one file a text, see `open_collection`."""
     check_encoding(encoding)
     limits = as_limits(limits)
     endings = chosen_endings(extensions, TEXT_ENDINGS)
@@ -312,28 +268,7 @@ def open_videos(
     extensions: Iterable[str] | str | None = None,
     limits: Limits | None = None,
 ) -> Collection:
-    """Open the videos of a folder or an archive. Needs ``bagwise[video]``. Videos of one frame are fine.
-
-    Frames come as they are stored: marks that tell players to rotate them are not followed.
-
-    Parameters
-    ----------
-    path : path
-        Folder, zip or tar archive, or one video.
-    mode : {"grey", "rgb"}, default="grey"
-        Arrays of shape (frames, height, width), or (frames, height, width, 3).
-    every : int, default=1
-        Distance between the frames used, from the first on; 1: all.
-    max_frames : int, default=None
-        Maximum number of frames used. None: no limit.
-    labels, splits, extensions, limits
-        See `open_images`.
-
-    Returns
-    -------
-    collection : Collection
-        Its items' `load` gives arrays of uint8.
-    """
+    """Open the videos of a folder or an archive, see `open_collection`."""
     require("av", "video", "Reading videos")
     limits = as_limits(limits)
     decoder = VideoDecoder(

@@ -87,7 +87,7 @@ def open_collection(
           ``.csv.gz``, ``.csv.zst`` and the like; or a folder or an archive of them.
         - A table of numbers: the same files, ``.npz``, ``.mtx``, ``.svmlight``, ``.h5ad``.
         - In memory: a DataFrame of pandas or Polars, a pyarrow.Table, a Dataset or DatasetDict of Hugging Face, an
-          AnnData, or a mapping of columns; see `bagwise.sources.open_frame`.
+          AnnData, or a mapping of columns. The splits of a DatasetDict are those of the collection.
     modality : {"auto", "images", "texts", "videos", "records", "table"}, default="auto"
         Items to open. "auto": the modality of the files, an error if there are several. (Texts and tables in the
         outermost folder beside at least as many other files, such as a README.txt, do not count.) Files without an
@@ -102,26 +102,72 @@ def open_collection(
         returns what the function gives for each, in order. For instance ``ProcessPoolExecutor(8).map``. None: this
         process lists them.
     **options
-        What the reader of this modality takes, among others:
-
-        - images: ``mode="grey"`` or ``"rgb"``; see `bagwise.sources.open_images`.
-        - texts: ``encoding``; see `bagwise.sources.open_texts`.
-        - records: columns ``text``, ``label``, ``id``, ``split``; see `bagwise.sources.open_records`.
-        - videos: ``mode``, ``every``, ``max_frames``; see `bagwise.sources.open_videos`.
-        - table: ``label``, ``id``, ``split``, ``keep``, ``layer``; see `bagwise.sources.open_table`.
-        - tables in memory: columns ``image``, ``text``, ``label``, ``id``, ``split``; see `bagwise.sources.open_frame`.
-        - CSV, TSV and Excel files: ``sep``, ``sheet``, ``header``, ``encoding``.
-        - folders and archives: ``extensions``, the endings of files that are items.
-        - all: ``labels`` and ``splits``, mappings from ids, or CSV, TSV, Excel or Parquet files with columns filename
-          and label or split; ``limits``, a `bagwise.sources.Limits`: larger sources and items are refused.
-
-        For images, texts and videos, ``label``, ``id``, ``split``, ``sep`` and ``sheet`` are about the file that
-        `labels` is.
+        What the reader of this modality takes; see the notes.
 
     Returns
     -------
     collection : Collection
-        Nothing but names is read of images, texts and videos until an item is loaded.
+        Nothing but names is read of images, texts and videos until an item is loaded. Texts of tables and numbers are
+        read at once. `notes` say what was not obvious, `skipped` has the rows that were skipped.
+
+    Notes
+    -----
+    Options of all sources:
+
+    - ``labels``, ``splits``: mappings from ids, or CSV, TSV, JSON lines, Excel, Parquet or SQLite files with a column
+      of names, such as filename, and a column label or split; see `Collection.with_labels`. Of images, texts and videos
+      also "folders" (default: the class of an item is its folder) and None.
+    - ``limits``: a `bagwise.sources.Limits`; larger sources and items are refused.
+    - ``extensions``, of folders and archives: endings of the files that are items, in a list or a string with commas;
+      ``"*"``: all files.
+
+    Options of tables, in files and in memory:
+
+    - ``label``, ``id``, ``split``: columns, by name in any case, or by number from 1 where the file has no names. By
+      default ``label``, ``labels``, ``class``, ``category`` or ``target``; ``id``; ``split``. `notes` say which column
+      was taken if its name does not, which others may hold the labels, and which are not used. For images, texts and
+      videos they are about the file that `labels` is. Of ``.h5ad`` they are columns of ``obs``, of ``.npz`` `label` is
+      an array.
+    - ``sep``: character between fields of CSV and TSV files, or its name: "tab", "semicolon". By default a tab in
+      ``.tsv`` and ``.tab``, a comma in ``.csv``; or another one, if that one is not in the first line and the other
+      divides all rows alike. In tables of numbers where it is no comma, numbers may have decimal commas.
+    - ``sheet``: sheet of an Excel file (needs ``bagwise[excel]``), by name or number from 1, by default the first one;
+      table of an SQLite file.
+    - ``header``: whether the first row of a CSV, TSV or Excel file has the names of columns. None: detected.
+    - ``encoding``: of CSV, TSV and JSON files. None: UTF-8, or what a byte-order mark says; if most of a file is not
+      UTF-8 it is guessed, and `notes` say so.
+
+    Options of one modality:
+
+    - Images (Pillow; JPEG, PNG, WebP, GIF, BMP, TIFF, PNM, JPEG 2000, and AVIF where Pillow has it; what a file holds
+      decides, not its ending): ``mode="grey"`` (default) gives arrays of uint8 of shape (height, width), ``"rgb"``
+      (height, width, 3): rotated by the EXIF data, 16 bits scaled to 8, transparency on white, palettes and CMYK
+      converted, the first frame of animations. In memory: ``image``, the column of images of Pillow, arrays of uint8,
+      bytes of image files, or paths; by default the one of the type `datasets.Image`, or named ``image`` or ``img``.
+    - Videos (need ``bagwise[video]``): ``mode`` as above, with frames as the first axis; ``every``, the distance
+      between the frames used, by default 1; ``max_frames``, their maximum number. Marks that tell players to rotate
+      frames are not followed.
+    - Texts, one a file: ``encoding``. None: UTF-8, or what a byte-order mark says; a text that is not is an error which
+      names the byte. If many of a sample are not, such texts are read in an encoding that is guessed; `notes` say so.
+      Where no file of a folder ends in ``.txt`` or ``.text``, files without an ending, or with a number in its place
+      (``00001.7c53336b37``), are texts if their bytes look so.
+    - Records, texts in rows: ``text``, the column of texts, or several, in a list or with commas between them, which
+      are joined by a line end; by default ``text``, ``body``, ``content``, ``document``, or the only one of long strings.
+      The only other column of few values is the label. Without ids, the id is the file's name and the row's number,
+      from 1; of several files the name comes first in any case, as in ``books.csv:17``. ``label_from``: "column",
+      "folder" or "file" (its name without the ending); "auto": the column if there is one, otherwise the folder.
+      ``quote``: character around fields, None for none; by default ``"``, in TSV files only if it is around all names.
+      ``on_error="skip"`` skips rows that cannot be read, with a `SkippedItemsWarning`.
+    - Table, of numbers: all columns but label, id and split are words, but for those that number or name the rows
+      (without a name, or ``Unnamed: 0``, ``index``, ``id``, ``row`` and the like, whose values differ); ``keep`` lists
+      such columns that are words, ``words`` those of a model. `notes` name columns that tell the class. Without ids,
+      rows are numbered from 0, or have the names of the index of pandas. ``missing``: what becomes of missing numbers,
+      such as empty cells, ``NA`` and ``?``: "zero", "median" (of the column in this file) or "drop" (leaves such rows
+      out); None: an error. ``.npz``: a matrix saved by SciPy, or an array ``X`` (``x``, ``data``, or the option
+      ``data``), beside it ``y`` (``labels``, ``label``, ``target``), ``ids``, ``splits``, ``feature_names``; or
+      ``x_train``, ``y_train``, ``x_test``, ``y_test``; arrays of Python objects are refused. ``.h5ad`` and AnnData
+      (files need ``bagwise[anndata]``): ``layer``, by default the matrix X. A folder of Parquet files with the same
+      columns is one table.
 
     Examples
     --------
@@ -264,10 +310,7 @@ class SeveralModalities(BagwiseError):
 
 
 def located(path: Any, options: Mapping[str, Any]) -> tuple[Any, str]:
-    """Return a source that is listed already, and the modality that `open_collection` opens if it is not told.
-
-    Both go to `open_collection` instead of the path, with the same options, so that a place is listed once.
-    """
+    """Return a source that is listed already, and its modality; both go to `open_collection` instead of the path."""
     if is_frame(path):
         return path, modality_of_frame(path, options)
     others = dict(options)

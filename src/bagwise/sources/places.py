@@ -55,17 +55,7 @@ class Listing(Mapping[str, Content], os.PathLike[str]):
     """The files of a folder, an archive or a single file, by name: a place that was listed.
 
     Names are relative, with ``/`` between folders, in order of code points. Contents are made when they are asked for.
-
-    Parameters
-    ----------
-    place : path or URL
-    names : iterable of str
-    root : Root
-        Finds files by their names.
-    ignored : iterable of str, default=()
-        Names of what is there, but is no regular file.
-    about : mapping, default=None
-        Of files by URL: size and version by name.
+    `ignored` is what is there, but is no regular file; `about` has size and version of files by URL.
     """
 
     def __init__(
@@ -133,10 +123,8 @@ def _is_hidden(name: str) -> bool:
 def list_place(path: Any, limits: Limits | None = None) -> Listing:
     """List the files of a folder, an archive or a single file, unless it is listed already.
 
-    Ignored are hidden files (or those in a hidden folder), what macOS adds to archives, and what is not a regular file.
-
-    Links to folders of this machine are followed, but each folder is read once: links to a folder that is read already,
-    or to one that the place is in, are ignored, and so are links that lead nowhere; `linked_notes` says so.
+    Ignored are hidden files and folders, what macOS adds to archives, and what is not a regular file. Links to folders
+    of this machine are followed, but each folder is read once; links that lead nowhere are ignored.
     """
     if isinstance(path, Listing):
         return path
@@ -231,10 +219,7 @@ def is_file(path: Any) -> bool:
 
 
 def _walk(folder: Path) -> tuple[list[str], list[str]]:
-    """List the regular files below a folder (links to files included), and apart from them everything else.
-
-    Links to folders are followed after all folders that are no links, in order of their names.
-    """
+    """List the regular files below a folder, and apart from them all else; links to folders come last, by name."""
     root = os.path.realpath(folder)
     read = {_place_of(above) for above in (root, *map(str, Path(root).parents))}
     names: list[str] = []
@@ -359,11 +344,7 @@ def collect(
     splits: Any = "folders",
     limits: Limits | None = None,
 ) -> Collection:
-    """Make a collection of the files in a folder or an archive that `choose` chooses by their names and contents.
-
-    `accepted` are their usual endings, for messages. `labels` and `splits` are ``"folders"``, None, or what
-    `Collection.with_labels` and `with_splits` take.
-    """
+    """Make a collection of the files of a place that `choose` chooses; `accepted` are their usual endings."""
     from bagwise.sources.manifests import ManifestFile, open_manifest  # deferred: they use what is here
     from bagwise.sources.opening import found_source
     from bagwise.sources.shards import Shards, open_shards

@@ -23,10 +23,7 @@ _MOST_CONTROLS = 0.01
 
 
 def choose_texts(contents: Mapping[str, Content]) -> list[str]:
-    """Return the names of the files that are texts: by their endings, or, if none has one, by their content.
-
-    See `likely_texts`. A single file may have any ending.
-    """
+    """Return the names of the files that are texts: by their endings, or, if none has one, see `likely_texts`."""
     likely = likely_texts(contents)
     if likely is None:
         return [name for name in contents if ending(name) in TEXT_ENDINGS]

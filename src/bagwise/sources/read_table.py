@@ -93,21 +93,9 @@ _EXCEL_DAMAGES += (SyntaxError, TypeError, AttributeError, ArithmeticError)  # t
 
 @dataclass(frozen=True)
 class Layout:
-    """How a file is read; None: as its content says.
+    """How a file is read; None: as its content says. See `open_collection`.
 
-    Parameters
-    ----------
-    sep : str, default=None
-        Character between fields of CSV and TSV files, or its name, such as "tab".
-    sheet : str, default=None
-        Sheet of an Excel file, by name or number from 1; table of an SQLite file.
-    encoding : str, default=None
-        Encoding of CSV, TSV and JSON files.
-    header : bool, default=None
-        Whether the first row of a CSV, TSV or Excel file has the names of columns. If not, they are 1, 2, 3, ….
-    quote : str or None, default="auto"
-        Character around fields of CSV and TSV files, None for none. "auto": ``"``, in TSV files only if the first line
-        has it around all names.
+    `quote` is "auto" for ``"``, in TSV files only if the first line has it around all names.
     """
 
     sep: str | None = None
@@ -119,26 +107,12 @@ class Layout:
 
 @dataclass(frozen=True)
 class Table:
-    """What a file holds.
+    """What a file holds: rows that could be read, and their numbers among all, from 1.
 
-    Attributes
-    ----------
-    columns : pyarrow.Table
-        The rows that could be read. Columns of CSV, TSV and Excel files are strings.
-    numbers : sequence of int
-        The number of each row among all of the file, from 1.
-    bad : tuple of (int, str)
-        Numbers of the rows that cannot be used, and the reasons.
-    has_names : bool
-        Whether the file has names of columns; otherwise they are numbers.
-    quoted : bool
-        Whether an apostrophe may be before names and labels such as ``=x``; see `quote_formula`.
-    decimal_commas : bool
-        Whether commas may be decimal points: no comma is between fields.
-    unread : dict
-        Columns that were not read, and their types: nested ones.
-    notes : tuple of str
-        What was not obvious.
+    `bad` has the numbers of rows that cannot be used, and the reasons; `unread` nested columns, and their types.
+    Columns of CSV, TSV and Excel files are strings. Without `has_names`, names are numbers. If `quoted`, an apostrophe
+    may be before names and labels such as ``=x``, see `quote_formula`. `decimal_commas` says whether commas may be
+    decimal points: no comma is between fields.
     """
 
     columns: Any
@@ -276,8 +250,7 @@ def check_layout(names: Sequence[str], layout: Layout) -> None:
 def read_table(file: Content, name: str, layout: Layout, limits: Limits) -> Table:
     """Read a table within limits; its name says which format it has, otherwise its content.
 
-    Rows that cannot be used, such as those with another number of fields than the first one, are in `bad` of the
-    result. A file whose rows cannot be told apart is an error, whose message is the second half of a sentence.
+    An error, the second half of a sentence, if rows cannot be told apart.
     """
     try:
         return looked_at(file, name, layout, limits)
@@ -628,10 +601,7 @@ def _clean(text: str) -> str:
 
 
 def column_of_values(values: list[Any]) -> Any | None:
-    """Make a column of values of JSON or of a data base; None if some are nested, or bytes.
-
-    Values of several kinds become strings; where some are lists, all become lists of strings.
-    """
+    """Make a column of values of JSON or of a data base: strings if kinds differ, lists if some are; None if nested."""
     kinds = {type(value) for value in values} - {type(None)}
     if list in kinds:
         lists = [value if isinstance(value, list) else [] if value is None else [value] for value in values]

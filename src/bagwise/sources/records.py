@@ -48,62 +48,7 @@ def open_records(
     on_error: str = "raise",
     limits: Limits | None = None,
 ) -> Collection:
-    r"""Open the rows of CSV, TSV, JSON lines, Excel, Parquet or SQLite files as texts: one file, or all of a folder.
-
-    Items stay in the order of their file, files in the order of their names. All texts are held in memory.
-
-    Parameters
-    ----------
-    path : path
-        File, which may end in ``.gz`` or ``.zst`` as well, folder, or zip or tar archive.
-    text : str or sequence of str, default=None
-        Column with the text; several, in a list or with commas between them, are joined by a line end. By default
-        ``text``, ``body``, ``content`` or ``document``, the first of them that is there, or the only column of long
-        strings. Names of all columns are found in any case; a column of a file without names is chosen by its number,
-        from 1.
-    label : str, default=None
-        Column with the label, by default ``label``, ``labels``, ``class``, ``category`` or ``target``, or the only
-        other column of few values. In JSON it may hold a list of labels. An empty one is no label. `notes` of the
-        collection say which column was taken if its name does not, which other ones may hold the labels, and which are
-        not used.
-    id : str, default=None
-        Column with the id, by default ``id``. Without it the id is the file's name and the row's number, from 1. Of
-        several files the name comes first in any case, as in ``books.csv:17``.
-    split : str, default=None
-        Column with the split, by default ``split``. Without it, outermost folders named train and test are splits.
-    sep : str, default=None
-        Character between fields, or its name: "tab", "semicolon". By default a tab in ``.tsv`` and ``.tab``, a comma
-        in ``.csv``; or another one, if that one is not in the first line and the other divides all rows alike.
-    sheet : str, default=None
-        Name of the sheet of an Excel file, or its number from 1; by default the first one. Needs ``bagwise[excel]``.
-        Table of an SQLite file, which may be written ``data.sqlite::table`` as well.
-    header : bool, default=None
-        Whether the first row of a CSV, TSV or Excel file has the names of columns. None: detected.
-    quote : str or None, default="auto"
-        Character around fields, None for none. By default ``"`` in ``.csv``, and in ``.tsv`` and ``.tab`` if it is
-        around all names of columns.
-    label_from : {"auto", "column", "folder", "file"}, default="auto"
-        Source of labels: the column, the folder of the file, or the name of the file without its ending. "auto": the
-        column if there is one, otherwise the folder.
-    encoding : str, default=None
-        Encoding of CSV, TSV and JSON files. None: UTF-8, or what a byte-order mark says; if most of a file is not
-        UTF-8 it is guessed, and `notes` say so.
-    extensions : iterable of str, default=None
-        Endings of the files of a folder that are taken, by default all of tables.
-    labels : mapping or path, default=None
-        Labels given from outside, see `Collection.with_labels`.
-    splits : mapping or path, default=None
-        Splits given from outside, see `Collection.with_splits`.
-    on_error : {"raise", "skip"}, default="raise"
-        Whether a row that cannot be read raises an error, or is skipped with a `SkippedItemsWarning`.
-    limits : Limits, default=None
-        What archives may hold, the number of rows, the size of a text, and the memory of all.
-
-    Returns
-    -------
-    collection : Collection
-        Its items' `load` gives str. `skipped` has the rows that were skipped.
-    """
+    """Open the rows of a table, or of all tables of a folder, as texts, see `open_collection`."""
     check_on_error(on_error)
     limits = as_limits(limits)
     if label_from not in ("auto", "column", "folder", "file"):
@@ -211,10 +156,7 @@ def texts_of(
     split: str | Sequence[str | None] | None = None,
     prefix: str | None = None,
 ) -> Texts:
-    """Return the texts of a table with ids, labels and splits; `label` and `split` are those of its folder.
-
-    Ids are the given ones, or those of a column, with a `prefix`, or the file's name and the number of the row.
-    """
+    """Return the texts of a table with ids, labels and splits, by columns or as given, such as those of its folder."""
     pa = arrow()
     from pyarrow import compute
 

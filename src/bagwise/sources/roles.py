@@ -55,16 +55,9 @@ _SHOWN, _LISTED, _NAMED = 40, 20, 5
 
 @dataclass(frozen=True)
 class Roles:
-    """The columns of a table by role.
+    """The columns of each role that was asked for (none, one, or several of texts), and those without a role.
 
-    Attributes
-    ----------
-    columns : dict
-        From each role that was asked for to its columns: none, one, or several (of texts).
-    unused : tuple of str
-        Columns without a role.
-    notes : tuple of str
-        What was not obvious: which columns were taken by their values, or may hold the labels.
+    `notes` say which columns were taken by their values, or may hold the labels.
     """
 
     columns: dict[str, tuple[str, ...]]
@@ -89,40 +82,13 @@ def assign_roles(
 
     1. Columns that were chosen by name: exactly, otherwise the only one whose name differs in case and in spaces
        around it. Tables without a line of names have the names 1, 2, 3, … which choose columns by number.
-    2. For other roles the columns of usual names, likewise in any case.
-    3. With `values`: the only column of long strings is the text. Unless there is no text, the only other column of few
-       values (at most 50, each twice in the mean) is the label; `notes` say so. If several have few values, `notes`
-       name them.
+    2. For other roles the columns of usual names, likewise in any case, unless they are `held`.
+    3. With `values`, which gives those of a column by its name: the only column of long strings is the text. Unless
+       there is no text, or items are `labelled` from elsewhere, the only other column of few values (at most 50, each
+       twice in the mean) is the label; `notes` say so. If several have few values, `notes` name them.
 
-    A column has one role at most.
+    A column has one role at most. An error, the second half of a sentence, if there is no column of a chosen name.
 
-    Parameters
-    ----------
-    names : sequence of str
-        Names of all columns.
-    chosen : mapping
-        The roles that are asked for, such as ``{"text": None, "label": "kind"}``: names that users gave, or None.
-    usual : mapping, default=USUAL
-        The usual names of each role, in lower case.
-    values : callable, default=None
-        Returns the values of a column by its name; called for few columns, and often for their first values alone.
-        None: roles follow from names only.
-    held : collection of str, default=()
-        Columns that usual names and values do not choose.
-    labelled : bool, default=False
-        Whether labels come from elsewhere: then no column is taken for them by its values, and none proposed.
-
-    Returns
-    -------
-    roles : Roles
-
-    Raises
-    ------
-    BagwiseError
-        If there is no column of a chosen name. The message is the second half of a sentence.
-
-    Examples
-    --------
     >>> roles = assign_roles(["Message", "Label", "n"], {"text": "message", "label": None, "id": None})
     >>> roles["text"], roles["label"], roles["id"], roles.unused
     ('Message', 'Label', None, ('n',))

@@ -44,8 +44,7 @@ class Shards(os.PathLike[str]):
     """Tar files of samples: their names below the folder, and where they are.
 
     `splits` are those of the items of each shard, or empty. `label` is the ending of members with the label, or a field
-    of those that end in ``.json``; None: ``.cls``, or one of the usual names. `mapping` lists parts of them elsewhere,
-    as the built-in `map` would here; see `open_collection`.
+    of those that end in ``.json``; None: ``.cls``, or one of the usual names.
     """
 
     source: str
@@ -76,10 +75,7 @@ class Shards(os.PathLike[str]):
 
 
 def shards_of_pattern(place: Any, limits: Limits, label: str | None = None) -> Shards | None:
-    """Return the files that a pattern of tar files stands for as shards; None if it is none, or the name of a file.
-
-    Patterns are ``shard-{000..123}.tar``, ``{a,b}.tar``, and those of glob, such as ``*.tar``.
-    """
+    """Return the files of a pattern (``s-{000..123}.tar``, ``{a,b}.tar``, ``*.tar``) as shards; None if it is none."""
     given = place.url if isinstance(place, Url) else os.fspath(place)
     if not is_tar(given) or not (_BRACES.search(given) or _GLOB.search(given)):
         return None
@@ -157,10 +153,7 @@ def open_shards(
     splits: Any = "folders",
     limits: Limits,
 ) -> Collection:
-    """Open the samples of shards: of each, the member with one of these endings is an item.
-
-    Its id is the name of the shard and that of the member; splits are the outermost folders of shards, as of files.
-    """
+    """Open the samples of shards: of each, the member with one of these endings is an item."""
     _check_names(shards.names, shards.source)
     if isinstance(splits, str) and splits == "folders":
         shards = replace(shards, splits=tuple(arrange(shards.names)[1]))

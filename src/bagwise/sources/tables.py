@@ -48,65 +48,7 @@ def open_table(
     splits: Any = None,
     limits: Limits | None = None,
 ) -> Collection:
-    """Open a table of numbers.
-
-    The matrix is read at once and is in ``.X`` of the collection. Sparse files give CSR matrices. Nothing in a file is
-    executed: arrays of Python objects are refused.
-
-    - ``.npz``: a matrix saved by SciPy, or an array named ``X`` (or ``x``, ``data``); beside it arrays ``y`` (or
-      ``labels``, ``label``, ``target``), ``ids``, ``splits`` and ``feature_names``, if there are any. Or ``x_train``,
-      ``y_train``, ``x_test``, ``y_test``, which become splits. Arrays of more than two dimensions are flattened to one
-      row per item.
-    - ``.mtx``: a Matrix Market file, without labels.
-    - ``.svmlight``, ``.svm``, ``.libsvm``: the file has labels.
-    - ``.csv``, ``.tsv``, ``.jsonl``, ``.xlsx``, ``.parquet`` and ``.sqlite`` (need ``bagwise[app]``), also compressed
-      (``.csv.gz``, ``.csv.zst``): all columns but label, id and split are numbers.
-    - A folder of ``.parquet`` files with the same columns, such as `bagwise.app.model.write_features` writes.
-    - ``.h5ad`` of AnnData (needs ``bagwise[anndata]``): the matrix ``X`` or a layer; rows are cells, columns genes.
-
-    Parameters
-    ----------
-    path : path
-    data, label : str, default=None
-        ``.npz``: names of the arrays with the matrix and the labels. ``.csv`` and the like: `label` is the column with
-        the label, by default ``label``, ``labels``, ``class``, ``category`` or ``target``, in any case.
-        Without one, `notes` of the collection name columns that may hold labels: by their names, such as ``digit`` or
-        ``species``, or because they have few values and most others have not.
-        They also name columns that tell the class: with another value for each label.
-    id, split : str, default=None
-        Columns with id and split, by default ``id`` and ``split``. Without ids, rows are numbered from 0, also if `id`
-        is not given and the column ``id`` has equal values.
-    keep : str or sequence of str, default=()
-        Columns to use as words although they seem to number the rows. Columns without a name, or named ``Unnamed: 0``,
-        ``index``, ``id``, ``row``, ``row_id`` and the like, are left out if their values differ; the first one has the
-        ids. `notes` say so.
-    words : sequence of str, default=None
-        Words of a model that the table is opened for: columns of these names are words, whatever the names, and others
-        that seem to number the rows are left out, whatever their values.
-    sep, encoding : str, default=None
-        ``.csv`` and ``.tsv``: the character between fields and the encoding, see `open_records`. If the character is no
-        comma, numbers may have decimal commas.
-    sheet : str, default=None
-        ``.xlsx``: name of the sheet, or its number from 1; by default the first one. ``.sqlite``: name of the table.
-    header : bool, default=None
-        Whether the first row of a CSV, TSV or Excel file has the names of columns; None: detected. Columns without
-        names are chosen by number, from 1.
-    missing : {"zero", "median", "drop"}, default=None
-        What becomes of missing numbers, such as empty cells, ``NA`` and ``?``: 0, the median of the column in this
-        file, or its rows are left out; `notes` say how many. None: they are an error.
-    layer : str, default=None
-        ``.h5ad``: name of a layer, or "raw". `label`, `id` and `split` are columns of ``obs``.
-    labels : mapping or path, default=None
-        Labels given from outside, see `Collection.with_labels`.
-    splits : mapping or path, default=None
-        Splits given from outside, see `Collection.with_splits`.
-    limits : Limits, default=None
-        The numbers of rows and columns, and the memory they may take, among others.
-
-    Returns
-    -------
-    collection : Collection
-    """
+    """Open a table of numbers, see `open_collection`; the matrix is read at once."""
     place = as_place(path) if not isinstance(path, Listing) else path.place
     source, limits = os.fspath(place), as_limits(limits)
     layout = Layout(sep, sheet, encoding, header)

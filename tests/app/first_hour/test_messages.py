@@ -15,7 +15,10 @@ from bagwise.app.cli.app import app
 from bagwise.app.cli.options import FIT_OPTIONS, OPTION_NAMES, READ_OPTIONS
 from bagwise.app.declaring import options_of
 from bagwise.errors import argument, in_python, named_by
-from bagwise.sources import Limits, open_images, open_records, open_table, open_texts, open_videos
+from bagwise.sources import Limits
+from bagwise.sources.media import open_images, open_texts, open_videos
+from bagwise.sources.records import open_records
+from bagwise.sources.tables import open_table
 from commands import as_json, bagwise
 from small_sources import texts, write_image_folder, write_records, write_table, write_text_folder, zipped
 
