@@ -152,7 +152,7 @@ def open_collection(
       Where no file of a folder ends in ``.txt`` or ``.text``, files without an ending, or with a number in its place
       (``00001.7c53336b37``), are texts if their bytes look so.
     - Records, texts in rows: ``text``, the column of texts, or several, in a list or with commas between them, which
-      are joined by a line end; by default ``text``, ``body``, ``content``, ``document``, or the only one of long strings.
+      are joined by a line end; by default ``text``, ``body``, ``content`` or ``document``, or the only long strings.
       The only other column of few values is the label. Without ids, the id is the file's name and the row's number,
       from 1; of several files the name comes first in any case, as in ``books.csv:17``. ``label_from``: "column",
       "folder" or "file" (its name without the ending); "auto": the column if there is one, otherwise the folder.
