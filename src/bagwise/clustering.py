@@ -84,7 +84,6 @@ class SpectralClusterer(ClusterMixin, BaseEstimator):
         Number of initialisations of k-means.
     random_state : int, RandomState or None, default=None
     n_jobs : int, default=None
-        Number of threads. Results do not depend on it.
 
     Attributes
     ----------
@@ -522,7 +521,6 @@ def suggest_n_clusters(
     n_draws : int, default=3
     random_state : int, default=0
     n_jobs : int, default=None
-        Number of threads. The result does not depend on it.
     progress : callable, default=None
         Called with what is done and what there is to do.
 
@@ -593,9 +591,7 @@ def cluster_rows(
     labels : array-like of shape (n,), default=None
         Clusters by another method, numbered from 0, whose centres are their means. None: those of k-means.
     random_state : int, default=0
-        The same seed gives the same clusters.
     n_jobs : int, default=None
-        Number of threads. The result does not depend on it.
 
     Returns
     -------

@@ -33,14 +33,8 @@ def open_atomically(path: str | os.PathLike[str], *, lasting: bool = True, priva
     the file that it replaces; a link is followed, a device or a pipe is not replaced. What processes that died left
     unfinished is removed by the next writer of the file after a day, see `sweep`.
 
-    Parameters
-    ----------
-    path : path
-    lasting : bool, default=True
-        Files of a cache need not last: without, the new name may be lost with the power, and nothing is removed; see
-        `sweep`.
-    private : bool, default=False
-        Whether only the user may read a new file: for files that show items, such as an index or a report.
+    Files of a cache need not be `lasting`: the new name may be lost with the power, and nothing is removed. Only the
+    user may read a new `private` file: one that shows items, such as an index or a report.
     """
     target = _target(path)
     try:

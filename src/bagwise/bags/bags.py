@@ -340,7 +340,6 @@ class Bags:
         k : int
             Bags with up to k vectors are kept whole.
         random_state : int, Generator, RandomState or None, default=None
-            Seed, for reproducible results.
 
         Returns
         -------
@@ -367,7 +366,6 @@ class Bags:
         k : int
             With up to k vectors in all bags, all are returned.
         random_state : int, Generator, RandomState or None, default=None
-            Seed, for reproducible results.
 
         Returns
         -------

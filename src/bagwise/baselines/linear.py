@@ -126,7 +126,6 @@ class ConfidenceWeightedClassifier(ClassifierMixin, BaseEstimator):
     n_jobs : int, default=None
         Number of threads, if there are more than two classes.
     random_state : int, RandomState or None, default=None
-        Seed for shuffling. The same seed gives the same weights.
 
     Attributes
     ----------

@@ -74,13 +74,9 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
     tol : float, default=1e-3
         k-means ends when an iteration lowers the sum of squared distances by no more than this fraction of it.
     random_state : int, RandomState or None, default=None
-        The same seed gives the same words, however bags are cut into batches.
     n_jobs : int, default=None
-        Number of threads. Results do not depend on it.
     device : {"cpu", "cuda"}, default=None
-        Where words are learned and vectors encoded (``pip install "bagwise[gpu]"``); "sparse" is on the CPU alone. None
-        is "cpu". Bags, words and histograms are on the host. Those of both devices are equal up to rounding in the
-        type of the codebook, but for vectors that are, within that, as near to a second word.
+        Where words are learned and vectors encoded, but for "sparse". None is "cpu".
 
     Attributes
     ----------

@@ -142,10 +142,8 @@ def assign_words(
     values : array-like of shape (M, D)
     codebook : array-like of shape (K, D)
     n_jobs : int, default=None
-        Threads.
     device : {"cpu", "cuda"}, default=None
-        Where to compute (``pip install "bagwise[gpu]"``). None: where the vectors are, which may be arrays of CuPy or
-        PyTorch on a CUDA device.
+        None: where the vectors are.
 
     Returns
     -------

@@ -50,7 +50,7 @@ def encode_bags(
         Whether to return a CSR array.
     n_jobs : int, default=None
     device : {"cpu", "cuda"}, default=None
-        Where vectors are compared with words and codes are added. None: where the codebook is.
+        None: where the codebook is.
 
     Returns
     -------

@@ -48,9 +48,7 @@ def encode_images(
     n_jobs : int, default=None
         Number of threads that read images, and describe and encode them if that is done on the CPU.
     device : {"cpu", "cuda"}, default=None
-        Where images are described and encoded (``pip install "bagwise[gpu]"``); they are read on the CPU. None: where
-        the codebook is. Descriptors differ by rounding in float32, about 1e-6, which may decide between two words that
-        are equally near.
+        Where images are described and encoded. None: where the codebook is.
 
     Returns
     -------

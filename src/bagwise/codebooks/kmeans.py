@@ -100,13 +100,9 @@ def learn_codebook(
         A run ends when an iteration lowers the sum of squared distances by no more than this fraction of it. 0: when
         it does not fall.
     random_state : int, Generator, RandomState or None, default=None
-        The same seed gives the same words, however the bags are split into batches.
     n_jobs : int, default=None
-        Number of threads. The words do not depend on it.
     device : {"cpu", "cuda"}, default=None
-        Where k-means runs (``pip install "bagwise[gpu]"``). None: where the vectors are. The same seeds are drawn on
-        both, and sums are in float64, so that words are the same up to rounding, as long as no vector lies, within
-        rounding, as near to a second word.
+        Where k-means runs. None: where the vectors are.
 
     Returns
     -------

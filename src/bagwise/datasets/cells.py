@@ -59,7 +59,6 @@ def make_cells(n_samples: int = 700, *, n_genes: int = 500, random_state: Any = 
     n_genes : int, default=500
         Number of genes, at least those of modules (99).
     random_state : int, Generator, RandomState or None, default=0
-        Equal integers give equal counts.
     return_X_y : bool, default=False
         Return ``(data, target)`` instead of a Bunch.
 

@@ -109,7 +109,6 @@ def make_corpus(
     noise : float, default=0.3
         Probability that a sentence is about any of the topics of all subjects.
     random_state : int, Generator, RandomState or None, default=0
-        Equal integers give equal texts.
     return_X_y : bool, default=False
         Return ``(data, target)`` instead of a Bunch.
 

@@ -31,7 +31,6 @@ def fetch_20newsgroups(
     remove : sequence of str, default=("headers", "footers", "quotes")
         What is removed of texts. With it, a text is classified by what it says, not by who wrote it.
     random_state : int, RandomState or None, default=0
-        Shuffles the texts.
     data_home : path, default=None
         Folder of the cache; None: that of scikit-learn.
     download_if_missing : bool, default=True

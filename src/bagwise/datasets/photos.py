@@ -43,7 +43,6 @@ def make_photos(
     mixed : float, default=0.5
         Part of the photos that show a second place.
     random_state : int, Generator, RandomState or None, default=0
-        Equal integers give equal bytes.
     return_X_y : bool, default=False
         Return ``(images, target)`` instead of a Bunch.
 

@@ -50,18 +50,9 @@ _EPSILON = 1e-3  # of batch normalisations
 class NetworkTensors:
     """The tensors of an EfficientNet-Lite0, checked: names, shapes, type and that all numbers are finite.
 
-    Parameters
-    ----------
-    tensors : mapping of str to ndarray of float16
-        ``stem.weight``, ``stem.bias``, ``block0.depthwise.weight`` and so on, as `tensors` of another one gives them.
-        ``wide.weight`` and ``wide.bias``, of the last convolution, may both be missing.
-
-    Attributes
-    ----------
-    sha256 : str
-        Hash of names and numbers. Without those of the last convolution, the tensors of the package have the same.
-    has_wide : bool
-        Whether the last convolution is there.
+    They are called ``stem.weight``, ``stem.bias``, ``block0.depthwise.weight`` and so on. ``wide.weight`` and
+    ``wide.bias``, of the last convolution, may both be missing (`has_wide`). `sha256` is a hash of names and numbers;
+    without those of the last convolution, the tensors of the package have the same.
     """
 
     def __init__(self, tensors: Mapping[str, NDArray[np.float16]]) -> None:
@@ -172,17 +163,6 @@ def build_graph(tensors: Mapping[str, NDArray[Any]], layer: str, *, pooled: bool
     The input ``image`` is float32 of shape (N, 3, H, W), normalised by `MEAN` and `STD`. The output has the name of
     the layer and the shape (N, channels, h, w); with `pooled`, there is also ``pooled`` of shape (N, 1280): the last
     convolution's activations averaged over the image. Weights are stored in the type of the tensors, and cast.
-
-    Parameters
-    ----------
-    tensors : mapping of str to ndarray of float16 or float32
-    layer : str
-        One of `LAYERS`.
-    pooled : bool, default=False
-
-    Returns
-    -------
-    model : onnx.ModelProto
     """
     onnx = require("onnx", "network", "NetworkFeatures")
     if layer not in LAYERS:

@@ -64,19 +64,8 @@ def open_file(
 ) -> RunningNetwork:
     """Open an ONNX file as a network that gives vectors of positions.
 
-    Parameters
-    ----------
-    path : str
-    layer : str or None
-        Name of an output or an inner value of the graph. None: the last one with positions.
-    side : int or None
-        As in `NetworkFeatures`; like the next two, None takes what ``preprocessor_config.json`` says.
-    mean, std : sequence of 3 floats or None
-    device : {"cpu", "cuda"} or None
-
-    Returns
-    -------
-    network : RunningNetwork
+    `layer` is the name of an output or an inner value of the graph, by default the last one with positions. Where
+    `side`, `mean` or `std` are None, ``preprocessor_config.json`` says them.
     """
     try:
         size = os.stat(path)

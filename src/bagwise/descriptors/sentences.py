@@ -184,11 +184,9 @@ class SentenceVectors(Descriptor):
     normalize : bool, default=True
         Whether to scale vectors to unit L2 norm. Zero vectors stay zero.
     random_state : int, RandomState or None, default=None
-        Seed of the randomised decomposition.
     n_jobs : int, default=None
         Number of threads; -1 uses all cores. Useful only if `embedding` releases the GIL.
     verbose : int, default=0
-        If not 0, show a progress bar.
     cache : path, default=None
         Folder that keeps vectors for the next run, keyed by texts, parameters and the learned model. Not available
         with an `embedding` or a `splitter` of your own, which may change without notice.

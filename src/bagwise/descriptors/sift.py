@@ -57,9 +57,7 @@ class DenseSIFT(Descriptor):
         Images with a longer side are shrunk by area averaging until that is their longer side; files of JPEG images are
         decoded at a reduced scale first. Patches and steps are pixels after that. None: images keep their size.
     n_jobs : int, default=None
-        Number of threads. None: 1; -1: all cores. Results do not depend on it.
     verbose : int, default=0
-        If not 0, show a progress bar.
     cache : path, default=None
         Folder that keeps descriptors for the next run, by the content of images and by the parameters.
 

@@ -72,19 +72,8 @@ class _Unpickler(pickle.Unpickler):
 def read_state_dict(content: bytes) -> dict[str, NDArray[Any]]:
     """Return the tensors of a state dictionary by name, as contiguous arrays.
 
-    Parameters
-    ----------
-    content : bytes
-        All bytes of the file.
-
-    Returns
-    -------
-    tensors : dict of str to ndarray
-
-    Raises
-    ------
-    BagwiseError
-        If the file holds anything but an ordered dictionary of tensors of float32, float16 or int64.
+    `content` are all bytes of the file. Anything but an ordered dictionary of tensors of float32, float16 or int64
+    raises BagwiseError.
     """
     file = io.BytesIO(content)
     try:

@@ -258,10 +258,8 @@ def additive_kernel(
         None is X. Sparse matrices stay sparse.
     kernel : {"intersection", "hellinger", "chi2", "jensen_shannon", "linear"}, default="intersection"
     n_jobs : int, default=None
-        Number of threads.
     device : {"cpu", "cuda"}, default=None
-        Where to compute (``pip install "bagwise[gpu]"``); sparse matrices only on the CPU. None: where X is. Results
-        differ by rounding, relative 1e-6 if the inputs are float32, otherwise 1e-13.
+        None: where X is. Sparse matrices are on the CPU alone.
 
     Returns
     -------

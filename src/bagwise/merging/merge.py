@@ -77,7 +77,6 @@ def merge_words(
         100,000 words. "auto" takes "dense" if it fits `memory_limit`, else "sparse". Both merge the best pair at each
         level. They give the same hierarchy unless pairs are equally good up to rounding, as happens with small counts.
     memory_limit : int or str, default=None
-        Memory budget for merging, in bytes or as "2GB". None: 80 % of the free memory.
     n_jobs : int, default=None
         Threads for finding neighbours, forming A and B and the first scan of all pairs. The result does not depend
         on it.
@@ -86,7 +85,6 @@ def merge_words(
         ``search="bound"`` and A and B in the memory of the device, and for "aib", "clusters" and "mmi". The merges are
         those of the CPU, unless pairs are equally good up to rounding. Neighbours are found on the CPU.
     verbose : int, default=0
-        1 shows a progress bar.
 
     Returns
     -------

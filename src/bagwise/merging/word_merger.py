@@ -73,13 +73,11 @@ class WordMerger(GroupTransformer, BaseEstimator):
         How the statistics of a trace ratio criterion are stored: as two d x d matrices, or as the non-zeros of the
         data. "auto" uses "dense" if it fits in memory; see `merge_words`.
     memory_limit : int or str, default=None
-        Maximum memory for the statistics, in bytes or as "2GB". None: 80 % of the free memory.
     n_jobs : int, default=None
         Number of threads for forming the statistics.
     device : {"cpu", "cuda"}, default=None
         Where to form the statistics and to merge; None: where X is. See `merge_words`.
     verbose : int, default=0
-        1 shows a progress bar.
 
     Attributes
     ----------

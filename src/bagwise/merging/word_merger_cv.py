@@ -84,7 +84,6 @@ class WordMergerCV(MetaEstimatorMixin, GroupTransformer, BaseEstimator):
     n_jobs : int, default=None
         Number of threads. Each takes whole folds and needs the memory of one `WordMerger`.
     verbose : int, default=0
-        1 shows the progress of merging.
 
     Attributes
     ----------

@@ -86,13 +86,10 @@ class BagIndex:
     n_probe : int, default=16
         With structure="ivf": number of cells, of about 2 sqrt(n), that are searched. More cells raise recall and time.
     random_state : int, default=0
-        Seed for learning the cells.
     n_jobs : int, default=None
         Number of threads. Results of exact search do not depend on it.
     device : {"cpu", "cuda"}, default=None
-        Where exact search compares dense histograms (``pip install "bagwise[gpu]"``); None is "cpu". They are copied to
-        the device at the first search. Inverted lists are searched on the CPU, where items that can be among the
-        nearest are compared in float64, too.
+        Where exact search compares dense histograms. None is "cpu".
     metadata : dict, default=None
         Data to keep in the file, at most 64 kB of JSON, such as the name of the model that made the histograms.
 
@@ -483,7 +480,6 @@ class BagIndex:
         verify : bool, default=False
             Check what is mapped as well, which reads it once.
         n_jobs : int, default=None
-            Number of threads.
 
         Returns
         -------

@@ -156,7 +156,6 @@ class TopicModel(TopicTables, CountReader, ClassNamePrefixFeaturesOutMixin, Tran
         held_out : array-like or sparse matrix of shape (n_documents, n_words), default=None
             Tokens to predict.
         random_state : int, RandomState or None, default=0
-            For the split of the tokens.
 
         Returns
         -------

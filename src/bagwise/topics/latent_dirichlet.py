@@ -158,11 +158,8 @@ class LatentDirichlet(TopicModel):
         For the initial topics, the order of documents in "online", and sampling. An integer gives the same topics in
         each fit.
     verbose : int, default=0
-        1 shows a progress bar.
     device : {"cpu", "cuda"}, default=None
-        Where posteriors of documents are computed, and sums over them (``pip install "bagwise[gpu]"``); None is "cpu".
-        "gibbs" samples on the CPU, and "auto" is "vb" on a device. Posteriors differ by as much as `mean_change_tol`
-        allows, since the CPU leaves out topics that are negligible in a document. Not saved.
+        Where posteriors of documents are computed. None is "cpu"; "auto" is "vb" on a device. Not saved.
 
     Attributes
     ----------

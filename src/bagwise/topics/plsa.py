@@ -79,9 +79,7 @@ class PLSA(TopicTables, CountReader, ClassNamePrefixFeaturesOutMixin, Transforme
         At most 1. Responsibilities are ``∝ (p(i | d) p(w | i)) ** temperature``; smaller values reduce overfitting
         (tempered EM).
     n_jobs : int, default=None
-        Number of threads. Results do not depend on it.
     random_state : int, RandomState or None, default=None
-        For the initial topics.
 
     Attributes
     ----------

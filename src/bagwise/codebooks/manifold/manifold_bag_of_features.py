@@ -135,15 +135,11 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
     callback : callable or None, default=None
         Called with the number of steps taken and the objective; ends learning by returning True.
     memory_limit : int or str, default=None
-        Most memory that matrices over pairs may take. None: 80 % of what is free.
     random_state : int, RandomState or None, default=None
     n_jobs : int, default=None
-        Threads.
     verbose : int, default=0
     device : {"cpu", "cuda"}, default=None
-        Where features are compared with words: k-means, histograms, and their gradient (``pip install
-        "bagwise[gpu]"``); None is "cpu". Pairs of histograms are compared on the CPU. Results differ by rounding, which
-        grows with the number of steps. Not saved.
+        Where features are compared with words. None is "cpu". Not saved.
 
     Attributes
     ----------

@@ -52,7 +52,6 @@ class Clusters(AdditiveScore):
         The most frequent words, which are merged pair by pair. Each of the others first joins the one of these of the
         least lower bound of the information lost.
     random_state : int, RandomState or None, default=0
-        Seed of clustering.
     clusterings : array-like of shape (n_samples, n_clusterings), default=None
         Labels of clusters that were found elsewhere, of any type; then no others are made.
 

@@ -103,10 +103,8 @@ class SketchMerger(GroupTransformer, BaseEstimator):
     n_jobs : int, default=None
         Number of threads for the sketch. Matrix products use those of the BLAS.
     verbose : int, default=0
-        1 shows progress bars.
     device : {"cpu", "cuda"}, default=None
-        Where signatures are clustered (``pip install "bagwise[gpu]"``); None is "cpu". The sketch is made on the CPU.
-        Results differ by rounding, which may move a feature that is as near to a second group.
+        Where signatures are clustered. None is "cpu".
 
     Attributes
     ----------
