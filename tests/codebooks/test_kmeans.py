@@ -385,48 +385,6 @@ def test_progress_counts_seeds_and_iterations_up_to_its_end(batch_size):
     assert kmeans(points, 80, **settings).labels.tobytes() == found.labels.tobytes()
 
 
-class Kept:
-    """States of k-means, the last of which it goes on from."""
-
-    def __init__(self, states=()):
-        self.states = list(states)
-
-    def load(self):
-        return self.states[-1] if self.states else None
-
-    def save(self, arrays):
-        self.states.append({name: array.copy() for name, array in arrays.items()})
-
-
-def test_iterations_go_on_from_each_state(monkeypatch):
-    monkeypatch.setattr("bagwise.codebooks.kmeans._KEEP_EVERY", 0.0)
-    points, every = np.random.default_rng(2).normal(size=(300, 3)).astype(np.float32), Kept()
-    settings = {"tol": 1e-9, "random_state": 5}
-    whole = kmeans(points, 12, **settings, checkpoint=every)
-    assert whole.n_iter > 5
-    assert whole.labels.tobytes() == kmeans(points, 12, **settings).labels.tobytes()
-    assert len(every.states) >= whole.n_iter - 2
-    for k in range(len(every.states)):
-        later = Kept(every.states[: k + 1])
-        found = kmeans(points, 12, **settings, checkpoint=later)
-        assert found.labels.tobytes() == whole.labels.tobytes()
-        assert found.costs.tobytes() == whole.costs.tobytes()
-        assert found.n_iter == whole.n_iter
-        assert len(later.states) == len(every.states)  # none is done again
-
-
-def test_a_state_after_the_last_iteration_is_the_result(monkeypatch):
-    monkeypatch.setattr("bagwise.codebooks.kmeans._KEEP_EVERY", 0.0)
-    points, kept = np.random.default_rng(2).normal(size=(300, 3)), Kept()
-    settings = {"tol": 0.0, "max_iter": 3, "random_state": 5}
-    whole = kmeans(points, 12, **settings, checkpoint=kept)
-    assert len(kept.states) == whole.n_iter == 3
-    found = kmeans(points, 12, **settings, checkpoint=kept)
-    assert found.n_iter == 3
-    assert found.labels.tobytes() == whole.labels.tobytes()
-    assert found.costs.tobytes() == whole.costs.tobytes()
-
-
 @pytest.mark.parametrize("n_clusters", [0, 4])
 def test_numbers_of_clusters_that_cannot_be(n_clusters):
     with pytest.raises(BagwiseError, match="from 1 to the number of points, 3"):

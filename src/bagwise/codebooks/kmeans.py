@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,22 +31,10 @@ _PATIENCE = 10
 _SMOOTHING = 0.3
 # Iterations that drawing seeds counts as, where progress is reported: what it takes for 1000 words.
 _SEEDING = 2
-# Seconds between two states that are kept.
-_KEEP_EVERY = 5.0
 
 
 def no_report(done: int, total: int) -> None:
     """Report nothing."""
-
-
-class Checkpoint(Protocol):
-    """Where the state of unfinished iterations is kept: arrays by name."""
-
-    def load(self) -> Mapping[str, NDArray[Any]] | None:
-        """Return the last state, if there is one."""
-
-    def save(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Replace the state."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +134,6 @@ def kmeans_words(
     random_state: Any = None,
     n_jobs: int | None = None,
     progress: Callable[[int, int], None] = no_report,
-    checkpoint: Checkpoint | None = None,
     fewer: bool = False,
     device: str | None = None,
 ) -> KMeansWords:
@@ -159,7 +145,7 @@ def kmeans_words(
         At least `n_words` of them must differ. Those on a CUDA device stay there, and so do the words.
     n_words, n_init, max_iter, tol, random_state, n_jobs, device
         As in `learn_codebook`.
-    progress, checkpoint
+    progress
         As in `kmeans`.
     fewer : bool, default=False
         Where fewer vectors differ, learn as many words as that, instead of raising an error.
@@ -197,7 +183,6 @@ def kmeans_words(
         random_state=random_state,
         n_threads=number_of_threads(n_jobs),
         progress=progress,
-        checkpoint=checkpoint,
     )
     every = found.labels[which]
     signs = np.ones_like(every, dtype=np.int8)
@@ -249,7 +234,6 @@ def kmeans(
     random_state: Any = None,
     n_threads: int = 1,
     progress: Callable[[int, int], None] = no_report,
-    checkpoint: Checkpoint | None = None,
 ) -> Clustering:
     """Minimise the cost ``Σ_i w_i |σ_i x_i - c_{l(i)}|²``, where all signs σ are 1 unless `bipolar`.
 
@@ -265,8 +249,7 @@ def kmeans(
     The best of `n_init` runs with different seeds is returned. A `batch_size` below the number of points draws so many
     for each iteration (mini-batches), followed by one iteration with all. The result does not depend on `n_threads`.
     `progress` is called with the number of iterations done and the largest number there may be, over all runs; drawing
-    seeds counts as two. A run that ends early is counted as if it had reached its largest number. With a `checkpoint`,
-    a single run without mini-batches goes on from the last iteration that was kept there, with the same result.
+    seeds counts as two. A run that ends early is counted as if it had reached its largest number.
 
     An iteration takes O(n n_clusters size) time; memory for the centres and blocks of distances. Costs are summed in
     float64. Points on a CUDA device are clustered there, and results stay there.
@@ -288,12 +271,7 @@ def kmeans(
 
             report(0)
             if size_of_batches is None:
-                kept = None if checkpoint is None or n_init > 1 else checkpoint
-                state = None if kept is None else kept.load()
-                centres = (
-                    points[problem.draw_seeds(n_clusters, random, report)] if state is None else points[:n_clusters]
-                )
-                found = problem.iterate(centres, max_iter, tol, report, kept, state)
+                found = problem.iterate(points[problem.draw_seeds(n_clusters, random, report)], max_iter, tol, report)
             else:
                 found = _mini_batches(problem, n_clusters, size_of_batches, max_iter, tol, random, report)
             if best is None or found.cost < best.cost:
@@ -443,25 +421,14 @@ class Problem:
         return np.maximum(distances, 0.0)
 
     def iterate(
-        self,
-        centres: NDArray[Any],
-        max_iter: int,
-        tol: float,
-        report: Callable[[int], None] = lambda done: None,
-        checkpoint: Checkpoint | None = None,
-        state: Mapping[str, NDArray[Any]] | None = None,
+        self, centres: NDArray[Any], max_iter: int, tol: float, report: Callable[[int], None] = lambda done: None
     ) -> Clustering:
-        """Lloyd's iterations from given centres, or from the state of a checkpoint."""
+        """Lloyd's iterations from given centres."""
         total = float(self.weights @ self.squares)
         costs: list[float] = []
         best: tuple[NDArray[np.intp], NDArray[np.int8]] | None = None
-        kept_at = time.monotonic()
-        if state is not None:
-            labels = self.xp.asarray(state["labels"], np.intp)
-            costs, best = state["costs"].tolist(), (labels, self.xp.asarray(state["signs"]))
-            centres = self._means(*best, len(centres))
-        n_iter = len(costs)
-        for n_iter in range(len(costs) + 1, max_iter + 1):
+        n_iter = 0
+        for n_iter in range(1, max_iter + 1):
             labels, signs = self.assign(centres, None if best is None else best[0])
             if self.xp.bincount(labels, minlength=len(centres)).min() == 0:
                 apart = self.host(self.squared_distances(self.points, centres, labels, signs))
@@ -478,16 +445,8 @@ class Problem:
             if len(costs) > 1 and costs[-2] - cost <= tol * costs[-2]:
                 break
             centres = (sums / masses[:, np.newaxis]).astype(self.points.dtype)
-            if checkpoint is not None and time.monotonic() - kept_at >= _KEEP_EVERY:
-                kept = {"labels": self.host(labels).astype(np.int32), "signs": self.host(signs)}
-                checkpoint.save({"costs": np.array(costs), **kept})
-                kept_at = time.monotonic()
         assert best is not None  # max_iter is at least 1
         return Clustering(*best, np.array(costs), n_iter)
-
-    def _means(self, labels: NDArray[np.intp], signs: NDArray[np.int8], n_clusters: int) -> NDArray[Any]:
-        sums, masses = self.sums(self.points, self.weights, labels, signs, n_clusters)
-        return (sums / masses[:, np.newaxis]).astype(self.points.dtype)
 
 
 def _mini_batches(

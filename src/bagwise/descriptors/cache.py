@@ -33,7 +33,7 @@ class ArrayCache:
 
     That is the item, and `made_by`: name and parameters of what computes the arrays. Files are written atomically, so
     that several processes may share a folder. A file begins with a hash of the rest: damaged files raise a
-    `DamagedCacheWarning` and are replaced. Only unfinished work is ever removed; delete the folder to clear the cache.
+    `DamagedCacheWarning` and are replaced. Nothing is ever removed; delete the folder to clear the cache.
     """
 
     def __init__(self, folder: str | os.PathLike[str], made_by: Mapping[str, Any]) -> None:
@@ -107,13 +107,6 @@ class ArrayCache:
                 "Free disk space, choose another folder, or "
                 + in_python("pass cache=None.", f"leave {argument('cache')} out.")
             ) from error
-
-    def remove(self, fingerprint: str) -> None:
-        """Remove the arrays of an item, if there are any."""
-        if self._storage is not None:
-            self._storage.remove(self._name(fingerprint))
-            return
-        self._path(fingerprint).unlink(missing_ok=True)
 
 
 def _digest(content: bytes) -> bytes:

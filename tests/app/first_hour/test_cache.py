@@ -100,27 +100,6 @@ def test_an_interrupted_fit_goes_on(step, photos, tmp_path, monkeypatch):
     assert content(tmp_path / "plain.bagwise") == content(tmp_path / "a.bagwise")
 
 
-def test_interrupted_words_are_learned_on(photos, tmp_path, monkeypatch):
-    monkeypatch.setattr(clustering, "_KEEP_EVERY", 0.0)
-    run = ("fit", photos, "--out", tmp_path / "a.bagwise", *PHOTOS, "--descriptor", "sift")
-    bagwise(*run)
-    plain, assign, calls = content(tmp_path / "a.bagwise"), clustering.Problem.assign, []
-
-    def count(*arguments):
-        calls.append(1)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return assign(*arguments)
-
-    monkeypatch.setattr(clustering.Problem, "assign", count)
-    bagwise(*run, "--cache", tmp_path / "cache", code=130)
-    assert len(list((tmp_path / "cache" / "unfinished").rglob("*.arrays"))) == 1
-    monkeypatch.setattr(clustering.Problem, "draw_seeds", None)
-    bagwise(*run, "--cache", tmp_path / "cache")
-    assert content(tmp_path / "a.bagwise") == plain
-    assert list((tmp_path / "cache" / "unfinished").rglob("*.arrays")) == []
-
-
 def test_without_a_cache_the_option_is_proposed(photos, tmp_path, monkeypatch):
     with counted(monkeypatch, ("learn", 1)):
         told = bagwise("fit", photos, "--out", tmp_path / "a.bagwise", *PHOTOS, code=130)

@@ -74,10 +74,6 @@ class StepCache:
         """Write the result of a step."""
         self._files(step, settings).save(self.fingerprint(data), arrays)
 
-    def checkpoint(self, step: str, data: Any, settings: Mapping[str, Any]) -> ItemFile:
-        """Return the place of the state of an unfinished step."""
-        return ItemFile(self._files(step, settings), self.fingerprint(data))
-
     def remember(self, items: Collection, fingerprint: str) -> None:
         """Take the hash of items that were read elsewhere, so that they need not be read again."""
         self._known.append((items, fingerprint))
@@ -104,25 +100,6 @@ class StepCache:
         self._progress("Looking for items in the cache", len(data), len(data))
         self._known.append((data, digest.hexdigest()))
         return digest.hexdigest()
-
-
-class ItemFile:
-    """One file of a cache."""
-
-    def __init__(self, files: ArrayCache, fingerprint: str) -> None:
-        self._files, self._fingerprint = files, fingerprint
-
-    def load(self) -> Arrays | None:
-        """Load the arrays, or return None if there are none or they are damaged."""
-        return self._files.load(self._fingerprint)
-
-    def save(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Write the arrays."""
-        self._files.save(self._fingerprint, arrays)
-
-    def remove(self) -> None:
-        """Remove the file, if there is one."""
-        self._files.remove(self._fingerprint)
 
 
 def _hash_arrays(arrays: Any) -> str:

@@ -296,12 +296,9 @@ class VisualVectorizer(Vectorizer):
         from bagwise.codebooks.kmeans import kmeans_words
 
         given: dict[str, Any] = {"random_state": random, "n_jobs": run.n_jobs, "progress": follow, "fewer": self.fewer}
-        if steps is None or settings is None:
-            return kmeans_words(vectors, size, **given).words
-        unfinished = steps.checkpoint("unfinished", data, settings)
-        words = kmeans_words(vectors, size, checkpoint=unfinished, **given).words
-        steps.save("words", data, settings, {"codebook": words})
-        unfinished.remove()
+        words = kmeans_words(vectors, size, **given).words
+        if steps is not None and settings is not None:
+            steps.save("words", data, settings, {"codebook": words})
         return words
 
     def _moved_words(self, spool: Iterable[Bags], k: int, run: Run) -> NDArray[np.float32]:
