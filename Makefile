@@ -140,7 +140,7 @@ format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# numba's cache does not see changes of compiled functions in other files
+# numba's cache does not see changes of compiled functions in other files; tests remove what is stale (tests/compiled.py)
 clean-cache:
 	find src -name '*.nb[ci]' -delete
 

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 from hypothesis import is_hypothesis_test, settings
 
+from compiled import remove_stale
 from slow import CHECKS, SLOW
 
 # `make test` draws the same examples every time; `make properties` fresh ones and more of them, `make test-fast` fewer.
@@ -20,6 +21,8 @@ HERE = Path(__file__).parent
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "slow: left out of `make test-fast`")
     config.addinivalue_line("markers", "cuda: needs CuPy and a CUDA device, skipped without")
+    if not hasattr(config, "workerinput"):  # before there are workers
+        remove_stale()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
