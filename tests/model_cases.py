@@ -129,7 +129,7 @@ def two_vocabularies(pyramid=None, *, n=4, **changes):
         norm="l1",
         normalize=("power",),
     )
-    head = Head(random.normal(size=(3, n * model.n_cells)), random.normal(size=3))
+    head = Head(random.normal(size=(3, n * model.layout.n_cells)), random.normal(size=3))
     return dataclasses.replace(model, heads={n: head}, **changes)
 
 

@@ -91,7 +91,7 @@ def test_indexes_of_items(tmp_path):
     whole = Path(shutil.copy(saved_files()["items.index"], tmp_path / "items"))
 
     def width(found):
-        return found.model.n_cells * found.model.hierarchy.n_words
+        return found.model.layout.n_columns
 
     actions = (
         *(lambda found: found.similar(0, 3), lambda found: found.shared(0, [0, 1]), lambda found: found.with_map()),

@@ -66,8 +66,8 @@ def _use_model(path):
         model.transform(["the cat", ""])
     elif model.modality == "table":
         model.transform(np.ones((2, model.hierarchy.n_words)))
-    elif len(model.vocabularies) == 1 and model.n_cells * model.hierarchy.n_words < 10**6:
-        model.group(np.ones((1, model.n_cells * model.hierarchy.n_words)))
+    elif len(model.layout.vocabularies) == 1 and model.layout.n_columns < 10**6:
+        model.group(np.ones((1, model.layout.n_columns)))
 
 
 def _use_runtime(path):
@@ -146,7 +146,7 @@ def _use_item_index(path):
     found = ItemIndex.load(path)
     if len(found):
         found.similar(0, 2)
-        words = np.ones((1, found.model.n_cells * found.model.hierarchy.n_words))
+        words = np.ones((1, found.model.layout.n_columns))
         found.search(words, 2)
         found.remove(found.ids[:1]).add(Collection.from_matrix(words, ["new"], [("label",)]), words)
     IndexedWords.of(found)

@@ -57,7 +57,7 @@ def image_model(name):
         classes=["a", "b", "ç"],
         **parameters,
     )
-    heads = {n: Head(random.normal(size=(3, n * model.n_cells)), random.normal(size=3)) for n in (4, 7)}
+    heads = {n: Head(random.normal(size=(3, n * model.layout.n_cells)), random.normal(size=3)) for n in (4, 7)}
     return dataclasses.replace(model, heads=heads, calibration={7: 1.5}, given_names={2: "ééé"})
 
 

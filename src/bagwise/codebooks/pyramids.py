@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
 from numbers import Integral
 from typing import Any
 
@@ -11,7 +13,7 @@ from numpy.typing import NDArray
 
 from bagwise.errors import BagwiseError
 
-__all__ = ["PYRAMIDS", "cell_names", "cell_numbers", "n_cells", "resolve_pyramid"]
+__all__ = ["PYRAMIDS", "WordLayout", "cell_names", "cell_numbers", "n_cells", "resolve_pyramid"]
 
 Grids = tuple[tuple[int, int], ...]
 
@@ -118,3 +120,83 @@ def cell_names(grids: Grids) -> list[str]:
         for row in range(rows)
         for column in range(columns)
     ]
+
+
+@dataclass(frozen=True)
+class WordLayout:
+    """Columns of histograms: words of several vocabularies side by side, all of them once for each cell of a pyramid.
+
+    Parameters
+    ----------
+    vocabularies : tuple of int
+        Numbers of words.
+    pyramid : tuple of (rows, columns), default=((1, 1),)
+
+    Examples
+    --------
+    >>> layout = WordLayout((2, 1), ((1, 1), (1, 2)))
+    >>> layout.n_words, layout.n_cells, layout.n_columns, layout.slices
+    (3, 3, 9, (slice(0, 2, None), slice(2, 3, None)))
+    >>> layout.over_cells(np.array([0, 1, 0]), 2)
+    array([0, 1, 0, 2, 3, 2, 4, 5, 4])
+    >>> layout.whole(np.arange(9).reshape(1, 9))
+    array([[0, 1, 2]])
+    """
+
+    vocabularies: tuple[int, ...]
+    pyramid: Grids = ((1, 1),)
+
+    @cached_property
+    def n_words(self) -> int:
+        """Number of words of all vocabularies."""
+        return sum(self.vocabularies)
+
+    @cached_property
+    def n_cells(self) -> int:
+        """Number of cells of all grids."""
+        return n_cells(self.pyramid)
+
+    @property
+    def n_columns(self) -> int:
+        """Columns of histograms of words."""
+        return self.width(self.n_words)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there are one vocabulary and one cell."""
+        return len(self.vocabularies) == 1 and self.n_cells == 1
+
+    @property
+    def slices(self) -> tuple[slice, ...]:
+        """The words of each vocabulary."""
+        ends = np.cumsum(self.vocabularies).tolist()
+        return tuple(slice(end - size, end) for end, size in zip(ends, self.vocabularies, strict=True))
+
+    @property
+    def vocabulary_of(self) -> NDArray[np.intp]:
+        """The vocabulary of each word."""
+        return np.repeat(np.arange(len(self.vocabularies)), self.vocabularies)
+
+    def width(self, n_groups: int) -> int:
+        """Return the number of columns of histograms of groups."""
+        return self.n_cells * n_groups
+
+    def over_cells(self, labels: NDArray[Any], n_groups: int) -> NDArray[np.int64]:
+        """Return the columns of the groups of some words in each cell, cell by cell."""
+        return (np.arange(self.n_cells)[:, np.newaxis] * n_groups + labels).ravel()
+
+    def tiled(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Repeat numbers of words, or of their groups, for each cell."""
+        return np.tile(values, self.n_cells)
+
+    def by_cell(self, coef: NDArray[Any]) -> NDArray[Any]:
+        """Return weights of features, one row for each class, as an array of shape (n_classes, n_cells, n_groups)."""
+        return coef.reshape(len(coef), self.n_cells, -1)
+
+    def whole(self, X: Any) -> Any:
+        """Return histograms of whole items: the sum over the cells of the first grid. One cell: those there are."""
+        if self.n_cells == 1:
+            return X
+        (rows, columns), n = self.pyramid[0], X.shape[1] // self.n_cells
+        cells = [X[:, k * n : (k + 1) * n] for k in range(rows * columns)]
+        return sum(cells[1:], start=cells[0])

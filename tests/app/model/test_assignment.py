@@ -94,7 +94,7 @@ def test_model_file_runtime_and_graph_agree(tmp_path, pyramid, several):
     model, bags = soft_model(pyramid, several), bags_of(4)
     given = (bags, bags_of(3, seed=2)) if several else bags
     histograms = model.histograms(given).toarray()
-    whole = histograms.reshape(len(bags), model.n_cells, -1)[:, 0, :9]
+    whole = histograms.reshape(len(bags), model.layout.n_cells, -1)[:, 0, :9]
     np.testing.assert_allclose(whole, [counted(bags[k], WORDS, SOFT) for k in range(6)], rtol=1e-4, atol=1e-5)
     features, scores = model.transform(given).toarray(), model.decision_function(given)
 

@@ -26,7 +26,7 @@ def without(model, row, numbers, by):
     """Predict the class of a histogram without some words or groups."""
     row, d = np.array(row, dtype=np.float64), model.hierarchy.n_words
     words = np.array(numbers, np.intp) if by == "words" else np.flatnonzero(np.isin(model.lookup, numbers))
-    for cell in range(model.n_cells):
+    for cell in range(model.layout.n_cells):
         row[cell * d + words] = 0 if model.column_shift is None else model.column_shift[words]
     return model.predict(row[np.newaxis])[0]
 

@@ -147,7 +147,7 @@ def test_other_models_keep_their_features(kind, tmp_path):
     small = Model.load(model.compact().save(tmp_path / "small.bagwise"))
     assert small == model.compact()
     np.testing.assert_array_equal(small.lookup, model.lookup)
-    histograms = np.random.default_rng(0).integers(0, 5, (3, model.n_cells * model.hierarchy.n_words))
+    histograms = np.random.default_rng(0).integers(0, 5, (3, model.layout.n_columns))
     np.testing.assert_array_equal(small.group(histograms), model.group(histograms))
     if model.heads:
         assert small.head == model.head

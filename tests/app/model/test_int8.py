@@ -45,7 +45,7 @@ def test_a_quantised_model_is_what_its_file_gives(kind, tmp_path):
         np.dtype(np.int8),
         np.dtype(np.float32),
     }
-    counts = np.random.default_rng(0).integers(0, 5, (4, model.n_cells * model.hierarchy.n_words)).astype(float)
+    counts = np.random.default_rng(0).integers(0, 5, (4, model.layout.n_columns)).astype(float)
     scores = loaded.decision_function(counts)
     np.testing.assert_allclose(other.scores(other.transform_counts(counts)), scores, rtol=1e-5, atol=1e-5)
     scale = np.abs(model.head.coef).max() * np.abs(model.transform(counts)).sum(axis=1).max()

@@ -40,7 +40,7 @@ def test_one_image_a_run(pyramid, normalize, term, tmp_path):
         pyramid=pyramid,
         normalize=normalize,
     )
-    head = Head(random.normal(size=(4, 7 * model.n_cells)), random.normal(size=4))
+    head = Head(random.normal(size=(4, 7 * model.layout.n_cells)), random.normal(size=4))
     model = dataclasses.replace(model, classes=list("abcd"), heads={7: head})
     lengths = [200, 0, 1, 33]
     positions = [random.random((n, 2)) for n in lengths]

@@ -74,7 +74,7 @@ def test_features_and_classes_are_those_of_the_library(
     model = Model(
         modality="images", hierarchy=hierarchy, n_groups=n, codebook=random.normal(size=(d, 4)), pyramid=pyramid
     )
-    heads = {n: Head(random.normal(size=(3, n * model.n_cells)), random.normal(size=3))}
+    heads = {n: Head(random.normal(size=(3, n * model.layout.n_cells)), random.normal(size=3))}
     weights = random.random(d) if data.draw(st.booleans()) else None
     weighting = {"term": term, "word_weights": weights, "norm": norm}
     model = dataclasses.replace(model, normalize=normalize, classes=["a", "b", "c"], heads=heads, **weighting)

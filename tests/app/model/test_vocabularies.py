@@ -32,10 +32,10 @@ def parts_of_rows(X, n_cells):
 @pytest.mark.parametrize("pyramid", [None, 5])
 def test_histograms_are_those_of_each_vocabulary(pyramid):
     model = two_vocabularies(pyramid)
-    assert model.vocabularies == SIZES
+    assert model.layout.vocabularies == SIZES
     both = model.histograms(IMAGES)
     assert both.has_sorted_indices
-    for k, part in enumerate(parts_of_rows(both.toarray(), model.n_cells)):
+    for k, part in enumerate(parts_of_rows(both.toarray(), model.layout.n_cells)):
         alone = Model(
             modality="images",
             hierarchy=Hierarchy(SIZES[k], [], []),
@@ -56,10 +56,10 @@ def test_norms_are_those_of_each_vocabulary_over_all_cells(norm, pyramid):
     model = two_vocabularies(pyramid, norm=norm, normalize=())
     counts = model.histograms(IMAGES).toarray()
     counts[0] = 0
-    counts[1].reshape(model.n_cells, -1)[:, 6:] = 0  # an image without words of the second vocabulary
+    counts[1].reshape(model.layout.n_cells, -1)[:, 6:] = 0  # an image without words of the second vocabulary
     scaled = [part / np.maximum(np.linalg.norm(part, int(norm[1]), axis=1, keepdims=True), 1e-9)
-              for part in parts_of_rows(counts.astype(float), model.n_cells)]  # fmt: skip
-    cells = np.concatenate([part.reshape(len(counts), model.n_cells, -1) for part in scaled], axis=2)
+              for part in parts_of_rows(counts.astype(float), model.layout.n_cells)]  # fmt: skip
+    cells = np.concatenate([part.reshape(len(counts), model.layout.n_cells, -1) for part in scaled], axis=2)
     expected = np.stack([cells[:, :, model.lookup == g].sum(axis=2) for g in range(model.n_groups)], axis=2)
     for given in (counts, sp.csr_array(counts)):
         found = model.group(given)

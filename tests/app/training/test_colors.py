@@ -36,12 +36,12 @@ def fit(colored):
 
 
 def test_colours_are_found(fit, grey):
-    assert fit.model.vocabularies == (12, 6)
+    assert fit.model.layout.vocabularies == (12, 6)
     assert [record.name for record in fit.model.descriptors] == ["DenseSIFT", "ColorCells"]
     assert fit.model.options["descriptor"] == "sift+color"
     assert "12 of 12 images that were looked at have colours" in fit.notes[0]
     plain = run_fit(grey, FitOptions(**SMALL))
-    assert plain.model.vocabularies == (12,)
+    assert plain.model.layout.vocabularies == (12,)
     assert plain.model.options["descriptor"] == "sift"
     assert "0 of 12 images that were looked at have colours" in plain.notes[0]
     same = run_fit(grey, FitOptions(**SMALL, descriptor="sift"))
@@ -155,7 +155,7 @@ def test_the_first_descriptor_has_the_options(colored, descriptor):
     model = fit_model(colored, descriptor=descriptor, n_words=9, patch=6, step=5, folds=0, n_jobs=1)
     cells, sift = model.descriptor
     assert (cells.cell, cells.step, sift.patch, sift.step) == (6, 5, 16, 8)
-    assert model.vocabularies == (9, 4)
+    assert model.layout.vocabularies == (9, 4)
 
 
 @pytest.mark.parametrize(

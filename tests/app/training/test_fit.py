@@ -95,7 +95,7 @@ def test_a_cut_is_what_fitting_to_that_size_gives(criterion, n_groups, tmp_path)
 def test_features_of_the_model_are_those_it_learned_from(image_folder):
     fit = run_fit(image_folder, FitOptions(**IMAGES, pyramid=5))
     model = fit.model
-    assert model.n_cells == 5
+    assert model.layout.n_cells == 5
     found = count_words(model, open_collection(image_folder))
     assert found.kept.tolist() == list(range(12))
     histograms = found.matrix

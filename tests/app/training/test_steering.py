@@ -115,7 +115,7 @@ def slow_scores(fit, labels, n, train, test):
     """Train on some items by scikit-learn, and score others; of n groups some may have no words."""
     model, words = fit.model, dense_words(fit)
     d = len(labels)
-    cells = [words[:, k * d : (k + 1) * d] @ np.eye(n)[labels] for k in range(model.n_cells)]
+    cells = [words[:, k * d : (k + 1) * d] @ np.eye(n)[labels] for k in range(model.layout.n_cells)]
     Z, y = np.hstack(cells), fit.codes
     svm = LinearSVC(C=model.options["C"], random_state=model.options["random_state"], max_iter=3000)
     if model.options["criterion"] != "classifier":
@@ -130,7 +130,7 @@ def slow_scores(fit, labels, n, train, test):
     scores = teacher.decision_function(words[train]).reshape(len(train), -1)
     weights = item_weights(scores)
     mass = (weights[:, None] * words[train] ** 2).sum(axis=0) / weights.sum()
-    where = (np.arange(model.n_cells)[:, None] * n + labels).ravel()
+    where = (np.arange(model.layout.n_cells)[:, None] * n + labels).ravel()
     mass = np.where((np.bincount(where, mass) == 0)[where], 1, mass)
     mean = np.zeros((len(teacher.coef_), Z.shape[1]))
     for group in np.unique(where):

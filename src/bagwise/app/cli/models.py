@@ -178,9 +178,9 @@ def _print_model(session: Session, model: Any) -> None:
     if MODALITIES[model.modality].readable and model.tokenizer.get("analyzer", "word") == "word":
         pattern = model.tokenizer.get("token_pattern", PATTERN)
         lines.append(("tokens", f"{pattern} (found in time proportional to the length of a text)"))
-    if model.n_cells > 1:
-        lines.append(("cells", str(model.n_cells)))
-    lines.append(("features", f"{model.n_cells * model.n_groups:,}"))
+    if model.layout.n_cells > 1:
+        lines.append(("cells", str(model.layout.n_cells)))
+    lines.append(("features", f"{model.layout.width(model.n_groups):,}"))
     if model.classes:
         some = ", ".join(model.classes[:_MOST_CLASSES]) + (", …" if len(model.classes) > _MOST_CLASSES else "")
         lines.append(("classes", f"{len(model.classes)}: {some}"))

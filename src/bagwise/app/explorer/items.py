@@ -241,7 +241,7 @@ class CutItems:
 
     def deciding(self) -> NDArray[np.float64]:
         """Return what `bagwise.app.training.group_data.deciding` does."""
-        if self.model.n_cells > 1:
+        if self.model.layout.n_cells > 1:
             return deciding(self.model, self.items.words.features(self.model))
         return np.abs(self.class_weights()).max(axis=0) if self.model.n_groups in self.model.heads else self._spread
 

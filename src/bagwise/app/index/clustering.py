@@ -148,7 +148,7 @@ def cluster_data(index: ItemIndex, histograms: Any = None) -> ClusterData:
         words: Any = held.words(np.ones(len(index), np.bool_))
     elif index.by == "groups" and model.column_shift is None and index.metric == "hellinger":
         blocks = [_dense(block.rows()) for block in index.index.blocks()]
-        features, words = np.concatenate([np.zeros((0, model.n_cells * model.n_groups), np.float32), *blocks]), None
+        features, words = np.concatenate([np.zeros((0, model.layout.width(model.n_groups)), np.float32), *blocks]), None
     else:
         what = "measurements" if model.column_shift is not None else f"words compared by {index.described}"
         raise BagwiseError(
@@ -169,7 +169,7 @@ def _weighted(index: ItemIndex, histograms: Any) -> Any:
 
     model = index.model
     if model.column_shift is not None:
-        return model.weighting.apply(histograms, model.n_cells)
+        return model.weighting.apply(histograms, model.layout.n_cells)
     return weighted_words(model, histograms) if model.norm == "l2" else word_frequencies(model, histograms)
 
 

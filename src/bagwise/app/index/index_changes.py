@@ -200,8 +200,8 @@ def _named(ids: Sequence[str]) -> str:
 def likely_classes(index: ItemIndex) -> NDArray[np.int64]:
     """Return the most likely class of each item, by what the index holds of its classes."""
     model, parts = index.model, [np.empty(0, dtype=np.int64)]
-    first = model.n_cells * model.hierarchy.n_words if index.by == "both" else 0
-    nothing = class_scores(model, sp.csr_array((1, model.n_cells * model.hierarchy.n_words))).argmax()
+    first = model.layout.n_columns if index.by == "both" else 0
+    nothing = class_scores(model, sp.csr_array((1, model.layout.n_columns))).argmax()
     for block in index.index.blocks():
         items = np.arange(len(block))
         best, classes = np.zeros(len(block)), np.full(len(block), nothing)  # no words, no values

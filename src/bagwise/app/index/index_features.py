@@ -84,18 +84,18 @@ def features(model: Model, histograms: Any, by: str, metric: str) -> Any:
 
 def weighted_words(model: Model, histograms: Any) -> Any:
     """Return weighted words, with unit norm over all vocabularies that an item has words of."""
-    given = as_histograms(above_shift(model, histograms), model.n_cells * model.hierarchy.n_words)
+    given = as_histograms(above_shift(model, histograms), model.layout.n_columns)
     if model.norm == "l2":
-        return model.weighting.apply(given, model.n_cells) / np.sqrt(len(model.vocabularies))
+        return model.weighting.apply(given, model.layout.n_cells) / np.sqrt(len(model.layout.vocabularies))
     return normalize_rows(word_frequencies(model, given), "power")
 
 
 def word_frequencies(model: Model, histograms: Any) -> Any:
     """Return relative frequencies of words, the same sum in each vocabulary; measurements are scaled before."""
-    given = as_histograms(above_shift(model, histograms), model.n_cells * model.hierarchy.n_words)
+    given = as_histograms(above_shift(model, histograms), model.layout.n_columns)
     weights = model.weighting.weights if model.term == "count" else None
-    plain = WordWeighting("count", weights, "l1", model.vocabularies, model.column_shift)
-    return plain.apply(given, model.n_cells) / len(model.vocabularies)
+    plain = WordWeighting("count", weights, "l1", model.layout.vocabularies, model.column_shift)
+    return plain.apply(given, model.layout.n_cells) / len(model.layout.vocabularies)
 
 
 def class_scores(model: Model, histograms: Any) -> NDArray[np.float64]:

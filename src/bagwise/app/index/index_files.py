@@ -167,7 +167,7 @@ def _blend(
             f"its by is {by!r}, its model {model!r}, and it has the tensors {has}; both or none belong to it."
         )
     if by_groups:
-        n_columns = model.n_cells * (model.hierarchy.n_words + model.n_groups)
+        n_columns = model.layout.width(model.hierarchy.n_words + model.n_groups)
         if features.n_words not in (None, n_columns):
             raise BagwiseError(
                 f"it has {features.n_words} columns; expected {n_columns} for the words and groups of its model."

@@ -49,7 +49,7 @@ class IndexedWords:
     def of(cls, index: ItemIndex) -> IndexedWords | None:
         """Return the words of an index; None if its features do not give them."""
         model = index.model
-        n_vocabularies = len(model.vocabularies)
+        n_vocabularies = len(model.layout.vocabularies)
         if index.by not in ("words", "both") or index.index.metric != "inner":
             return None
         if model.norm == "l2":
@@ -67,13 +67,12 @@ class IndexedWords:
     @property
     def n_columns(self) -> int:
         """Number of words in all cells."""
-        return self.index.model.n_cells * self.index.model.hierarchy.n_words
+        return self.index.model.layout.n_columns
 
     def items_with(self, words: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Tell which items have at least one of these words, in any cell."""
         model = self.index.model
-        cells = np.arange(model.n_cells)[:, np.newaxis] * model.hierarchy.n_words
-        columns = (cells + words).ravel()
+        columns = model.layout.over_cells(words, model.hierarchy.n_words)
         parts = [block.items_with(columns) for block in self.index.index.blocks()]
         return np.concatenate(parts) if parts else np.zeros(0, np.bool_)
 
@@ -103,7 +102,7 @@ class IndexedWords:
 
     def spread(self, model: Model) -> NDArray[np.float64]:
         """Return the standard deviation of each feature of a cut of the model. O(entries of the index)."""
-        if model.n_cells > 1 or model.normalize not in _FREE_STEPS:
+        if model.layout.n_cells > 1 or model.normalize not in _FREE_STEPS:
             return spread(self.features(model))
         members, ends = groups_in_order(model)
         n_items = len(self.index)
@@ -132,14 +131,14 @@ class IndexedWords:
         members, ends = groups_in_order(model)
         membership = sp.csc_array((np.ones(len(members)), members, np.concatenate([[0], ends])))
         for block in self.index.index.blocks():
-            if model.n_cells == 1 and isinstance(block, InvertedBlock):  # faster than by rows
+            if model.layout.n_cells == 1 and isinstance(block, InvertedBlock):  # faster than by rows
                 sums = self._undone(block.columns()[:, : self.n_columns]) @ membership
                 parts.append(normalize_features(sp.csr_array(sums), steps))
             else:
                 words = self._undone(block.rows()[:, : self.n_columns])
-                parts.append(group_features(words, model.lookup, model.n_groups, model.n_cells, steps))
+                parts.append(group_features(words, model.lookup, model.n_groups, model.layout.n_cells, steps))
         if all(isinstance(part, np.ndarray) for part in parts):
-            return np.concatenate([np.zeros((0, model.n_cells * model.n_groups), np.float32), *parts])
+            return np.concatenate([np.zeros((0, model.layout.width(model.n_groups)), np.float32), *parts])
         return sp.csr_array(sp.vstack([sp.csr_array(part) for part in parts]))
 
 
@@ -174,12 +173,12 @@ class CountedWords:
 
     def items_with(self, words: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Tell which items have at least one of these words, in any cell."""
-        cells = np.arange(self.model.n_cells)[:, np.newaxis] * self.model.hierarchy.n_words
-        return np.asarray(abs(self.histograms[:, (cells + words).ravel()]).sum(axis=1)).ravel() > 0
+        columns = self.model.layout.over_cells(words, self.model.hierarchy.n_words)
+        return np.asarray(abs(self.histograms[:, columns]).sum(axis=1)).ravel() > 0
 
     def words(self, chosen: NDArray[np.bool_]) -> Any:
         """Return the weighted words of some items, shape (n_chosen, n_cells * d)."""
-        return self.model.weighting.apply(self.histograms[np.flatnonzero(chosen)], self.model.n_cells)
+        return self.model.weighting.apply(self.histograms[np.flatnonzero(chosen)], self.model.layout.n_cells)
 
     def spread(self, model: Model) -> NDArray[np.float64]:
         """Return the standard deviation of each feature of a cut of the model."""

@@ -199,7 +199,7 @@ class ItemClusters:
 
     def fits(self, model: Model) -> bool:
         """Whether the centres are of the groups that a model has now, which may have been edited."""
-        return self.groups == _checksum(model) and self.centers.shape[1] == model.n_cells * model.n_groups
+        return self.groups == _checksum(model) and self.centers.shape[1] == model.layout.width(model.n_groups)
 
     def name(self, number: int) -> str:
         """Return the name of a cluster: that which someone gave it, or that made from its terms."""
@@ -483,7 +483,7 @@ def cluster_features(
     if model.column_shift is None:
         grouped = model.group(histograms, normalize=("l1", "power"))
         features = np.asarray(grouped.toarray() if sp.issparse(grouped) else grouped, np.float32)
-        if len(model.vocabularies) > 1 or model.n_cells > 1:
+        if not model.layout.is_plain:
             features = unit_rows(features)
         return features, np.asarray(features.any(axis=1)), None
     features = model.group(histograms, normalize=())

@@ -292,7 +292,7 @@ class ItemIndex:
     def held(self, number: int) -> tuple[Any, Any]:
         """Return an item as a query: its row and None, or its words and its scores of classes or its groups."""
         row = self.index.row(number)
-        n_words = self.model.n_cells * self.model.hierarchy.n_words
+        n_words = self.model.layout.n_columns
         if self.by != "both":
             rooted = self.index.metric == "hellinger"  # square roots of what is given are held
             return sp.csr_array(row.multiply(row)) if rooted else row, None
@@ -548,7 +548,7 @@ class ItemIndex:
             The same items, with a map. Its clusters are those of the index, if it has some; otherwise as many as there
             are classes: from 2 to 20, 10 if there are none.
         """
-        n_words = self.model.n_cells * self.model.hierarchy.n_words if self.by == "both" else None
+        n_words = self.model.layout.n_columns if self.by == "both" else None
         parts = [sp.csr_array(block.rows()[:, :n_words]) for block in self.index.blocks()]
         rows = sp.csr_array(sp.vstack(parts)) if parts else sp.csr_array((0, 1))
         if (wrong := first_not_finite(rows)) is not None:  # from a file that was mapped, not read

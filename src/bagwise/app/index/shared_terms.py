@@ -113,7 +113,7 @@ def _terms(index: ItemIndex, cut: Model | None, names: Any, rows: sp.csr_array) 
 def _named(index: ItemIndex, cut: Model | None, names: Any, row: sp.csr_array) -> list[Shared]:
     model, by_group, beside = index.model, index.by == "groups", isinstance(index.blend, GroupBlend)
     width = model.n_groups if by_group else model.hierarchy.n_words
-    n_columns = 0 if index.by == "classes" else model.n_cells * width
+    n_columns = 0 if index.by == "classes" else model.layout.width(width)
     seconds = model.group_names().tolist() if beside else model.classes  # beside words
     columns = row.indices.astype(np.int64)
     words = columns % width if cut is None else cut.lookup[columns % width]

@@ -110,12 +110,12 @@ class _Image:
         # of each descriptor, grid, and word
         columns = cells[:, :, np.newaxis] * d + words[:, np.newaxis]
         parts = np.broadcast_to(shares[:, np.newaxis], columns.shape).astype(np.float64)
-        sums = np.bincount(terms.cells * d + terms.words, contributions, model.n_cells * d)
+        sums = np.bincount(terms.cells * d + terms.words, contributions, model.layout.n_columns)
         counts = np.bincount(columns.ravel(), parts.ravel(), len(sums))
         per_count = np.divide(sums, counts, out=np.zeros(len(sums)), where=counts > 0)
         weights = (per_count[columns] * parts).sum(axis=(1, 2))
-        vocabulary_of = np.searchsorted(np.cumsum(model.vocabularies), words[:, 0], side="right")
-        of_each = np.bincount(vocabulary_of, minlength=len(model.vocabularies))
+        vocabulary_of = model.layout.vocabulary_of[words[:, 0]]
+        of_each = np.bincount(vocabulary_of, minlength=len(model.layout.vocabularies))
         sides = sides_of(model, of_each, height, width)
         corners = positions * (width, height) - sides[:, np.newaxis] / 2
         return [

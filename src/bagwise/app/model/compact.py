@@ -112,7 +112,7 @@ def compact_parameters(model: Model) -> dict[str, Any]:
     n = len(kept)
     heads = {}
     if model.n_groups in model.heads:
-        coef = model.head.coef.reshape(len(model.classes), model.n_cells, -1)[:, :, kept]
+        coef = model.layout.by_cell(model.head.coef)[:, :, kept]
         heads = {n: Head(coef.reshape(len(model.classes), -1), model.head.intercept)}
     weights, error = None, 0.0
     if model.word_weights is not None:

@@ -53,7 +53,7 @@ def derive_head(model: Model, head: Head, labels: NDArray[np.int64], n: int) -> 
     masses: NDArray[np.float64] = np.bincount(parts, mass).astype(np.float64)
     shares, n_classes = _shares(masses, whole, n), len(model.classes)
     factors = np.sqrt(shares * _shares(masses, fine, n_fine)) if "power" in model.normalize else shares
-    weights = head.coef.astype(np.float64).reshape(n_classes * model.n_cells, n_fine)[:, fine] * factors
+    weights = head.coef.astype(np.float64).reshape(model.layout.width(n_classes), n_fine)[:, fine] * factors
     coef = np.stack([np.bincount(whole, row, n) for row in weights]).astype(np.float32)
     return Head(coef.reshape(n_classes, -1), head.intercept)
 

@@ -327,7 +327,7 @@ def explain(model: Model, X: Any, n_jobs: int | None = None) -> list[Explanation
     features = _dense(model.group(histograms))
     scores = head.scores(features)
     probable = model.probabilities(scores).max(axis=1) if model.n_groups in model.calibration else None
-    weighted = model.weighting.apply(histograms, model.n_cells)
+    weighted = model.weighting.apply(histograms, model.layout.n_cells)
     names = tuple(map(str, model.group_names()))
     return [
         Explanation(
@@ -376,7 +376,7 @@ def _terms_of(model: Model, weighted: NDArray[Any]) -> Terms:
     cells, words = columns // d, columns % d
     values = weighted[columns].astype(np.float64)
     own = cells * n + model.lookup[words]
-    sums, counts = np.bincount(own, values, model.n_cells * n), np.bincount(own, minlength=model.n_cells * n)
+    sums, counts = (np.bincount(own, some, model.layout.width(n)) for some in (values, None))
     # words of a group whose values cancel each other share its contribution, which is 0 but for rounding, evenly
     shares = np.where(sums[own] == 0, 1 / counts[own], values / np.where(sums[own] == 0, 1, sums[own]))
     return Terms(words, cells, own, shares)

@@ -118,7 +118,7 @@ class _Maker:
     def __init__(self, model: Any, histograms: bool, with_splits: bool, reading: dict[str, Any]) -> None:
         self.model, self.histograms, self.with_splits, self.reading = model, histograms, with_splits, reading
         self.names = [] if histograms else unique_names(model.feature_names().tolist())
-        self.n_features = model.n_cells * model.hierarchy.n_words if histograms else len(self.names)
+        self.n_features = model.layout.n_columns if histograms else len(self.names)
 
     def table(self, items: Collection, progress: Progress = no_progress) -> tuple[Any, list[Skipped]]:
         """Return the table of items, None if none can be read, and those that cannot."""

@@ -19,6 +19,7 @@ from bagwise._utils.json_text import check_depth, parse_json
 from bagwise.app.model.compact import encoded_rows, encoded_weights, groups_of
 from bagwise.app.model.editing import MOST_BYTES, Unedited
 from bagwise.app.model.parts import Head, PathErrors
+from bagwise.codebooks.pyramids import n_cells
 from bagwise.descriptors.registry import descriptor_class
 from bagwise.errors import BagwiseError
 from bagwise.merging.group_statistics import GroupStatistics
@@ -153,7 +154,7 @@ def parts_of(model: Any) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     if model.group_statistics is not None:
         tensors["statistics"] = model.group_statistics.values
     header |= {name: value for name, value in (_optional(model) | span).items() if value != OPTIONAL[name]}
-    for name, codebook in zip(codebook_names(model.vocabularies), model.codebooks, strict=False):
+    for name, codebook in zip(codebook_names(model.layout.vocabularies), model.codebooks, strict=False):
         tensors |= _matrix_tensors(name, codebook, model.quantized)
     if model.word_totals is not None:
         tensors["word_totals"] = model.word_totals
@@ -231,7 +232,7 @@ def _hash_tensors(model: Any) -> dict[str, NDArray[Any]]:
 
 def _optional(model: Any) -> dict[str, Any]:
     """Return the members of the header that are left out where they are those of `OPTIONAL`."""
-    vocabularies = list(model.vocabularies) if len(model.vocabularies) > 1 else None
+    vocabularies = list(model.layout.vocabularies) if len(model.codebooks) > 1 else None
     before = model.unedited
     unedited = before and {
         "n_words": before.n_groups,
@@ -344,8 +345,7 @@ def _edits(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dict[str
     k = min(len(tensors.get("unedited_merges", ())), d - 1)
     merges = {"unedited_merges": ("<i4", (k, 2)), "unedited_scores": ("<f8", (k,))} if changed else {}
     own = [n for n in sizes if n not in header["heads"] or f"unedited_head_{n}_coef" in tensors]
-    n_cells = sum(rows * columns for rows, columns in header["pyramid"])
-    coefs = {f"unedited_head_{n}_coef": ("<f4", (len(header["classes"]), n_cells * n)) for n in own}
+    coefs = {f"unedited_head_{n}_coef": ("<f4", (len(header["classes"]), n_cells(header["pyramid"]) * n)) for n in own}
     intercepts = {f"unedited_head_{n}_intercept": ("<f4", (len(header["classes"]),)) for n in own}
     _check_forms(tensors, text | merges | coefs | intercepts, ("edits", "unedited_"))
     try:

@@ -85,7 +85,7 @@ def describe_groups(model: Model) -> list[Group]:
     words = model.word_names or tuple(f"x{k}" for k in range(model.hierarchy.n_words))
     spoken: list[tuple[str | None, float | None]] = [(None, None)] * model.n_groups
     if model.n_groups in model.heads:
-        coef = model.head.coef.astype(np.float64).reshape(len(model.classes), model.n_cells, -1).mean(axis=1)
+        coef = model.layout.by_cell(model.head.coef.astype(np.float64)).mean(axis=1)
         above = coef - coef.mean(axis=0)
         best = above.argmax(axis=0)
         spoken = [(model.classes[k], float(above[k, number])) for number, k in enumerate(best.tolist())]

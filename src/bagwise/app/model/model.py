@@ -31,7 +31,7 @@ from bagwise.app.model.parts import (
     softmax,
 )
 from bagwise.codebooks.normalizing import WordWeighting, resolve_steps
-from bagwise.codebooks.pyramids import cell_names, n_cells, resolve_pyramid
+from bagwise.codebooks.pyramids import WordLayout, cell_names, n_cells, resolve_pyramid
 from bagwise.errors import BagwiseError, parameter_name, unknown_name
 from bagwise.merging.group_statistics import GroupStatistics
 from bagwise.merging.hierarchy import Hierarchy
@@ -261,7 +261,7 @@ class Model(SmallForms, ModelViews):
             raise BagwiseError(f"heads must be a mapping from numbers of groups to Head, got {self.heads!r:.100}.")
         heads = {self._checked_size(size): head for size, head in self.heads.items()}
         for size, head in heads.items():
-            expected = (len(self.classes), self.n_cells * size)
+            expected = (len(self.classes), self.layout.width(size))
             if not isinstance(head, Head) or len(self.classes) < 2 or head.coef.shape != expected:
                 what = f"one of shape {head.coef.shape}" if isinstance(head, Head) else type(head).__name__
                 raise BagwiseError(
@@ -270,10 +270,10 @@ class Model(SmallForms, ModelViews):
                 )
         self._set(heads=dict(sorted(heads.items())), calibration=checked_calibration(self.calibration, heads))
 
-    @property
-    def n_cells(self) -> int:
-        """Number of cells of the pyramid."""
-        return n_cells(self.pyramid)
+    @cached_property
+    def layout(self) -> WordLayout:
+        """The words of each vocabulary in each cell of the pyramid: the columns of histograms."""
+        return WordLayout(tuple(map(len, self.codebooks)) or (self.hierarchy.n_words,), self.pyramid)
 
     @property
     def descriptors(self) -> tuple[Any, ...]:
@@ -285,16 +285,11 @@ class Model(SmallForms, ModelViews):
         """The codebooks of all vocabularies; () if words need none."""
         return () if self.codebook is None else self.codebook if isinstance(self.codebook, tuple) else (self.codebook,)
 
-    @property
-    def vocabularies(self) -> tuple[int, ...]:
-        """Number of words of each vocabulary."""
-        return tuple(map(len, self.codebooks)) or (self.hierarchy.n_words,)
-
     @cached_property
     def weighting(self) -> WordWeighting:
         """What is done to histograms before words are summed: `column_shift`, `term`, `word_weights`, `norm`."""
         weights = None if self.word_weights is None else self.word_weights.astype(np.float64)
-        return WordWeighting(self.term, weights, self.norm, self.vocabularies, self.column_shift)
+        return WordWeighting(self.term, weights, self.norm, self.layout.vocabularies, self.column_shift)
 
     @cached_property
     def lookup(self) -> NDArray[np.int64]:
@@ -334,7 +329,7 @@ class Model(SmallForms, ModelViews):
         from bagwise.sources.collection import Collection
         from bagwise.sources.frames import frame_columns, is_frame
 
-        n_columns = self.n_cells * self.hierarchy.n_words
+        n_columns = self.layout.n_columns
         if is_frame(X) and (not hasattr(X, "columns") or len(frame_columns(X)) != n_columns):
             X = open_frame_like(X, self.modality, self.options, self.word_names)
         if isinstance(X, Collection) and X.modality != self.modality:
@@ -363,9 +358,9 @@ class Model(SmallForms, ModelViews):
 
         n_groups = self.n_groups if n is None else self._checked_size(n)
         labels = self.lookup if n_groups == self.n_groups else self.hierarchy.cut(n_groups)
-        given = as_histograms(histograms, self.n_cells * self.hierarchy.n_words)
+        given = as_histograms(histograms, self.layout.n_columns)
         steps = self.normalize if normalize is None else normalize
-        return group_features(given, labels, n_groups, self.n_cells, steps, self.weighting)
+        return group_features(given, labels, n_groups, self.layout.n_cells, steps, self.weighting)
 
     def transform(self, X: Any, *, n_jobs: int | None = None) -> Any:
         """Turn items into features: ``group(histograms(X))``."""

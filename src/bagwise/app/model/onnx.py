@@ -84,7 +84,7 @@ def export_onnx(model: Model, path: str | os.PathLike[str]) -> Path:
     else:
         counts = _add_descriptors(graph, model)
     sums = _add_groups(graph, _add_weights(graph, counts, model), model)
-    width = model.n_cells * model.n_groups
+    width = model.layout.width(model.n_groups)
     graph.output("features", _add_steps(graph, sums, model.normalize), "FLOAT", [n_rows, width])
     if model.n_groups in model.heads:
         coef, intercept = graph.constant(model.head.coef.T), graph.constant(model.head.intercept)
@@ -128,12 +128,12 @@ def _add_weights(graph: _Graph, counts: str, model: Model) -> str:
         damped = graph.add("Mul", graph.add("Sign", counts), damped)
         counts = graph.add("Where", graph.add("Greater", size, one), damped, counts)
     if model.word_weights is not None:
-        counts = graph.add("Mul", counts, graph.constant(np.tile(model.word_weights, model.n_cells)))
-    if model.norm is None or len(model.vocabularies) == 1:
+        counts = graph.add("Mul", counts, graph.constant(model.layout.tiled(model.word_weights)))
+    if model.norm is None or len(model.layout.vocabularies) == 1:
         return _add_steps(graph, counts, () if model.norm is None else (model.norm,))
-    numbers = np.tile(np.repeat(np.arange(len(model.vocabularies)), model.vocabularies), model.n_cells)
+    numbers = model.layout.tiled(model.layout.vocabulary_of)
     zero, scaled = graph.constant(np.float32(0)), []
-    for number in range(len(model.vocabularies)):
+    for number in range(len(model.layout.vocabularies)):
         own = graph.add("Where", graph.constant(numbers[np.newaxis] == number), counts, zero)
         scaled.append(_add_steps(graph, own, (model.norm,)))
     return graph.add("Sum", *scaled)
@@ -141,11 +141,10 @@ def _add_weights(graph: _Graph, counts: str, model: Model) -> str:
 
 def _add_groups(graph: _Graph, words: str, model: Model) -> str:
     """Add the sums over each group in each cell, one row per item."""
-    cells = np.arange(model.n_cells)[:, np.newaxis]
     n_rows = graph.add("Shape", words, start=0, end=1)
-    shape = graph.add("Concat", n_rows, graph.constant(np.array([model.n_cells * model.n_groups])), axis=0)
+    shape = graph.add("Concat", n_rows, graph.constant(np.array([model.layout.width(model.n_groups)])), axis=0)
     sums = graph.add("ConstantOfShape", shape)
-    columns = (cells * model.n_groups + model.lookup).reshape(1, -1)
+    columns = model.layout.over_cells(model.lookup, model.n_groups).reshape(1, -1)
     groups = graph.add("Expand", graph.constant(columns), graph.add("Shape", words))
     return _add_scattered(graph, sums, groups, words)
 
@@ -154,7 +153,7 @@ def _add_descriptors(graph: _Graph, model: Model) -> str:
     """Add the counts of each word in each cell, one row."""
     d, first_word = model.hierarchy.n_words, 0
     first_cells = np.cumsum([0, *(rows * columns for rows, columns in model.pyramid[:-1])])[np.newaxis]
-    counts = graph.constant(np.zeros((1, model.n_cells * d), np.float32))
+    counts = graph.constant(np.zeros((1, model.layout.n_columns), np.float32))
     for number, (codebook, how) in enumerate(zip(model.codebooks, model.assignment or (), strict=True)):
         if not isinstance(how, (HardEncoder, LocalizedEncoder)):
             raise BagwiseError(f"An ONNX graph assigns by 'hard' or 'localized', this model by {how!r:.100}.")

@@ -105,7 +105,7 @@ def baselines_of(model: Model, evaluation: Evaluation | None = None) -> tuple[Ba
     ]
     if evaluation is None or not len(evaluation.codes):
         return tuple(found)
-    all_words, counts = model.n_cells * model.hierarchy.n_words, model.provenance.get("class_counts", {})
+    all_words, counts = model.layout.n_columns, model.provenance.get("class_counts", {})
     tested = []
     for one in found:
         error = None

@@ -166,7 +166,7 @@ class FoldModels:
         sound = sound and all(_counts(one, 1 << 31) and len(one) == 2 for one in shapes)
         values = tensors.get("fold_statistics", np.zeros(0, np.float32))
         sound = sound and sum(a * b for a, b in shapes) == len(values)
-        n_weights = [n_classes * (original.n_cells * size + 1) for size in sizes] if sound else []
+        n_weights = [n_classes * (original.layout.width(size) + 1) for size in sizes] if sound else []
         sound = sound and len(n_merges) * sum(n_weights) == len(tensors["fold_weights"])
         tested = int((folds != NO_FOLD).sum())
         sound = sound and int(folds[folds != NO_FOLD].max(initial=0)) < len(n_merges)

@@ -150,7 +150,7 @@ def deciding(model: Model, features: Any) -> NDArray[np.float64]:
     """
     weights = model.head.coef.astype(np.float64) if model.n_groups in model.heads else np.ones((1, features.shape[1]))
     n_items, n = features.shape[0], model.n_groups
-    if model.n_cells == 1:
+    if model.layout.n_cells == 1:
         return np.abs(weights).max(axis=0) * spread(features)
     sums, squares = np.zeros((2, len(weights), n))
     for first in range(0, n_items, _BATCH):
@@ -165,7 +165,7 @@ def deciding(model: Model, features: Any) -> NDArray[np.float64]:
 
 def _vocabulary(model: Model, words: NDArray[np.int64]) -> str:
     """Return the descriptor of some words if there are several; "" for words of more than one."""
-    numbers = set(np.searchsorted(np.cumsum(model.vocabularies), words, side="right").tolist())
+    numbers = set(np.searchsorted(np.cumsum(model.layout.vocabularies), words, side="right").tolist())
     if len(model.descriptors) < 2 or len(numbers) > 1:
         return ""
     return model.descriptors[numbers.pop()].name
@@ -202,10 +202,10 @@ def typical_patches(
     """
     wanted = set(groups.tolist())
     described = [one.parameters for one in model.descriptors]
-    sides = [one.patch_side for one in model.descriptors] or [DEFAULT_SIDE] * len(model.vocabularies)
+    sides = [one.patch_side for one in model.descriptors] or [DEFAULT_SIDE] * len(model.layout.vocabularies)
     networks = [one.regions for one in model.descriptors] or [False] * len(sides)
     weighted = [one.by_length for one in model.assignment or ()] or [False] * len(sides)
-    vocabulary_of = np.repeat(np.arange(len(sides)), model.vocabularies)
+    vocabulary_of = np.repeat(np.arange(len(sides)), model.layout.vocabularies)
     found: dict[int, list[list[tuple[float, int, NDArray[Any]]]]] = {group: [[] for _ in sides] for group in wanted}
     for number, sample in samples.items():
         words, distances, positions = sample.words[:, 0], sample.distances, sample.positions

@@ -158,7 +158,11 @@ def _facts(model: Model, evaluation: Evaluation | None) -> dict[str, str | int]:
         facts["Descriptor"] = "; ".join(map(_describe, model.descriptors))
     criterion, reason = str(model.hierarchy.criterion), provenance.get("criterion_reason")
     criterion = f"{criterion} ({reason})" if reason not in (None, "as given") else criterion
-    words = " + ".join(map(str, model.vocabularies)) if len(model.vocabularies) > 1 else model.hierarchy.n_words
+    words = (
+        " + ".join(map(str, model.layout.vocabularies))
+        if len(model.layout.vocabularies) > 1
+        else model.hierarchy.n_words
+    )
     facts |= {"Words": words, "Groups": model.n_groups, "Criterion": criterion}
     if (model.term, model.norm) == ("log", "l2") and model.word_weights is not None:
         facts["Weights of words"] = "sublinear TF-IDF"

@@ -98,10 +98,10 @@ class Steering:
     """
 
     def __init__(self, model: Model, folds: FoldModels, words: Any, codes: NDArray[np.int64]) -> None:
-        d = model.n_cells * model.hierarchy.n_words
+        d = model.layout.n_columns
         if words.shape != (folds.n_items, d):
             raise BagwiseError(f"words must have {folds.n_items} items and {d} columns, got shape {words.shape}.")
-        self.words, self.codes, self.n_cells = _with_short_indices(words), codes, model.n_cells
+        self.words, self.codes = _with_short_indices(words), codes
         self.original, self.folds = unedited_model(model), folds
         criterion = str(model.options.get("criterion", ""))
         scaling = None if model.column_shift is None else Scaling(model.column_shift)
@@ -158,7 +158,9 @@ class Steering:
             part, (hierarchy, size) = self._parts[number], cuts[number]
             labels = hierarchy.cut(size)
             head = self._kept(part, labels, size) or self._fitted(number, labels, size)
-            features = group_features(self.words[part.test], labels, size, self.n_cells, self.original.normalize)
+            features = group_features(
+                self.words[part.test], labels, size, self.original.layout.n_cells, self.original.normalize
+            )
             return head, head.scores(features)
 
         n_threads = min(effective_n_jobs(-1), len(self._parts))
@@ -187,15 +189,15 @@ class Steering:
         part = self._parts[number]
         rows = self.words[part.train]
         if not self.method.follows:
-            features = group_features(rows, labels, n, self.n_cells, self.original.normalize)
+            features = group_features(rows, labels, n, self.original.layout.n_cells, self.original.normalize)
             svm = classifier_of(self.method, make_svm(self.options))
             return head_of(svm.fit(features.astype(np.float64), self.codes[part.train]))
-        followed, n_columns = self._follow(number, rows), self.n_cells * n
-        spread = (np.arange(self.n_cells)[:, np.newaxis] * n + labels).ravel()
+        followed, n_columns = self._follow(number, rows), self.original.layout.width(n)
+        spread = self.original.layout.over_cells(labels, n)
         mean = mean_weights(followed.teacher, spread, n_columns)
         if n_columns == self.words.shape[1] or n_columns > MOST_FITTED:
             return two_sided(*mean)
-        sums = pool(rows, labels, n, n_cells=self.n_cells)
+        sums = pool(rows, labels, n, n_cells=self.original.layout.n_cells)
         if sp.issparse(sums) and sums.nnz > _DENSE * sums.shape[0] * sums.shape[1]:
             sums = sums.toarray()
         return two_sided(*ScoreMoments.of(sums, followed.scores).weights(mean[0]))
@@ -209,8 +211,8 @@ class Steering:
             coef, intercept = head.coef.astype(np.float64), head.intercept.astype(np.float64)
             if len(coef) == 2:  # the first is the negative of the second
                 coef, intercept = coef[1:], intercept[1:]
-            columns = (np.arange(self.n_cells)[:, np.newaxis] * n + labels).ravel()
-            scores = np.asarray(pool(rows, labels, n, n_cells=self.n_cells) @ coef.T) + intercept
+            columns = self.original.layout.over_cells(labels, n)
+            scores = np.asarray(pool(rows, labels, n, n_cells=self.original.layout.n_cells) @ coef.T) + intercept
             mass = mean_squares(rows, balanced_weights(scores))
             classes = np.arange(len(self.original.classes))
             self._followed[number] = _Followed(Teacher(coef[:, columns], intercept, classes, mass), scores)
