@@ -167,12 +167,12 @@ def test_an_interrupted_fit_goes_on(client, sources, in_memory, tmp_path):
     chosen = options("images", cache=str(tmp_path / "cache"), partition=2)
     with pytest.raises(KeyboardInterrupt):
         run_fit(sources["images"], chosen, client=client, progress=interrupt)
-    counted = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache" / "part").rglob("*.arrays")}
+    counted = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache" / "histograms").rglob("*.arrays")}
     assert counted
     found = run_fit(sources["images"], chosen, client=client)
-    assert "12 words" in found.cached
+    assert "words of 12 images" in found.cached
     assert counted == {path: path.stat().st_mtime_ns for path in counted}
-    assert len(list((tmp_path / "cache" / "part").rglob("*.arrays"))) == 6
+    assert len(list((tmp_path / "cache" / "histograms").rglob("*.arrays"))) == 6
     assert saved(found.model, tmp_path) == saved(in_memory["images"].model, tmp_path)
 
 
@@ -189,7 +189,7 @@ def test_the_scheduler_is_lost(sources, in_memory, tmp_path):
 
         with pytest.raises(BagwiseError, match=r"The connection to the scheduler tcp://.* was lost.*goes on"):
             run_fit(sources["texts"], chosen, client=lost, progress=lose)
-    assert len(list((tmp_path / "cache" / "read").rglob("*.arrays"))) == 8
+    assert len(list((tmp_path / "cache" / "vocabulary").rglob("*.arrays"))) == 1
     found = run_fit(sources["texts"], chosen, client=LocalExecutor())
     assert saved(found.model, tmp_path) == saved(in_memory["texts"].model, tmp_path)
 
@@ -255,7 +255,8 @@ def test_a_cache_by_url(sources, in_memory, tmp_path):
     chosen = options("texts", cache="memory://cluster-cache")
     first, second = (run_fit(sources["texts"], chosen, client=LocalExecutor()) for _ in range(2))
     assert not first.cached
-    assert second.cached == ("groups by classifier", "errors of classifier")
+    words = ("words of 36 texts", "histograms of 36 texts")
+    assert second.cached == (*words, "groups by classifier", "errors of classifier")
     for found in (first, second):
         assert saved(found.model, tmp_path) == saved(in_memory["texts"].model, tmp_path)
 

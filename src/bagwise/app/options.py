@@ -456,10 +456,10 @@ class FitOptions:
     memory_limit: int | float | str | None = option(
         None,
         "--memory-limit",
-        help="Descriptors beyond this size go to a temporary file; with a cluster, histograms beyond it stay on the "
-        "workers.",
+        help="Histograms beyond this size stay in partitions: words and classifiers are learned from sums over them. "
+        "Without it, descriptors beyond 32 MiB go to temporary files.",
         rule=Checked(_checked_size, "int, float or str"),
-        unset="32 MiB, with a cluster 1 GiB",
+        unset="unlimited histograms",
         panel=RUN,
         metavar="SIZE",
         kept=False,

@@ -15,13 +15,11 @@ from bagwise._utils.checks import as_count, as_numpy
 from bagwise.bags import Bags
 from bagwise.errors import BagwiseError
 
-__all__ = ["Reservoir", "Sample", "as_batches", "batches_of_width", "sample_vectors"]
+__all__ = ["Reservoir", "as_batches", "batches_of_width", "sample_vectors"]
 
 # Arrays that come one by one are put into batches of about this many vectors, and no more than this many bags.
 _BATCH_ROWS = 1 << 16
 _BATCH_BAGS = 1 << 12
-
-Sample = tuple[NDArray[np.float64], NDArray[np.int64], NDArray[Any]]
 
 
 def as_batches(bags: Any) -> Iterator[Bags]:
@@ -128,19 +126,15 @@ class Reservoir:
 
     Each vector gets a random number, in order of arrival; those with the k smallest are kept. So the sample does not
     depend on how vectors are split into batches. Vectors of zeros (flat patches) are left out.
-
-    Parts of the vectors may be sampled apart and joined (`joined`): `first` is the number of vectors before a part, all
-    of whose random numbers `random` must have drawn, and `limit` a number above those of all vectors that are kept in
-    the end, so that not every part holds k of them.
     """
 
-    def __init__(self, k: int, random: np.random.Generator, *, first: int = 0, limit: float = 1.0) -> None:
+    def __init__(self, k: int, random: np.random.Generator) -> None:
         self._k = as_count(k, "n_samples", least=1)
         self._random = random
-        self._held: list[Sample] = []
+        self._held: list[tuple[NDArray[np.float64], NDArray[Any]]] = []  # random numbers, and vectors
         self._n_held = 0
-        self._limit = limit
-        self.n_seen = first
+        self._limit = 1.0
+        self.n_seen = 0
         self.n_features: int | None = None
 
     def add(self, values: NDArray[Any]) -> None:
@@ -153,44 +147,32 @@ class Reservoir:
             rows = np.flatnonzero(keys < self._limit)
             vectors = np.asarray(part[rows])
             filled = vectors.any(axis=1)
-            self._held.append((keys[rows][filled], self.n_seen + rows[filled], vectors[filled]))
+            self._held.append((keys[rows][filled], vectors[filled]))
             self._n_held += int(filled.sum())
             self.n_seen += len(part)
             if self._n_held > self._k + self._k // 4:
                 self._shrink()
 
     def _shrink(self) -> None:
-        keys, rows = (np.concatenate([part[place] for part in self._held]) for place in (0, 1))
-        kept = np.argsort(rows, kind="stable")
+        keys = np.concatenate([own for own, _ in self._held])
+        kept = np.arange(len(keys))
         if len(keys) > self._k:
-            kept = np.argpartition(keys, self._k - 1)[: self._k]
-            kept = kept[np.argsort(rows[kept])]
+            kept = np.sort(np.argpartition(keys, self._k - 1)[: self._k])
             self._limit = float(keys[kept].max())
-        ends = np.cumsum([len(part[0]) for part in self._held])
+        ends = np.cumsum([len(own) for own, _ in self._held])
         parts = np.searchsorted(ends, kept, side="right")
         chosen = kept - np.concatenate([[0], ends])[parts]
         # from part to part, so that all are not held twice
-        dtype = np.result_type(*(part[2].dtype for part in self._held))
-        vectors = np.empty((len(kept), self._held[0][2].shape[1]), dtype)
+        dtype = np.result_type(*(vectors.dtype for _, vectors in self._held))
+        vectors = np.empty((len(kept), self._held[0][1].shape[1]), dtype)
         for number in range(len(self._held)):
             own = parts == number
-            vectors[own] = self._held[number][2][chosen[own]]
-        self._held, self._n_held = [(keys[kept], rows[kept], vectors)], len(kept)
+            vectors[own] = self._held[number][1][chosen[own]]
+        self._held, self._n_held = [(keys[kept], vectors)], len(kept)
 
     def vectors(self) -> NDArray[Any]:
         """Return the sample, in order of arrival."""
-        return self.sample()[2]
-
-    def sample(self) -> Sample:
-        """Return the random numbers of the sampled vectors, their places in the order of arrival, and the vectors."""
         if not self._held:
-            return np.empty(0), np.empty(0, np.int64), np.empty((0, self.n_features or 0), np.float32)
+            return np.empty((0, self.n_features or 0), np.float32)
         self._shrink()
-        return self._held[0]
-
-    @classmethod
-    def joined(cls, k: int, *samples: Sample) -> Sample:
-        """Return the sample of parts of the vectors, in their order, from the samples of each."""
-        both = cls(k, np.random.default_rng())
-        both._held = [sample for sample in samples if len(sample[0])]
-        return both.sample() if both._held else samples[0]
+        return self._held[0][1]

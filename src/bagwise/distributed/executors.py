@@ -16,13 +16,16 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import wait
+from itertools import chain
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bagwise._utils.extras import require
+from bagwise._utils.memory import parse_size
 from bagwise._utils.threads import map_in_order
 from bagwise.errors import BagwiseError, argument
 
@@ -33,6 +36,7 @@ Progress = Callable[[str, int, int], None]
 # Seconds between two looks at the workers, and without any worker until a job fails.
 _LOOK = 1.0
 _WITHOUT_WORKERS = 300.0
+_IN_MEMORY = 32 << 20  # bytes of batches that this process keeps, by default
 
 
 class Executor(ABC):
@@ -104,7 +108,14 @@ class Executor(ABC):
 
 
 class LocalExecutor(Executor):
-    """Runs parts in this process, one after the other or in threads. Handles are the values themselves."""
+    """Runs parts in this process, one after the other or in threads. Handles are the values themselves.
+
+    Batches that are kept beyond `memory_limit`, 32 MiB by default, go to temporary files.
+    """
+
+    def __init__(self, progress: Progress | None = None, memory_limit: int | float | str | None = None) -> None:
+        super().__init__(progress)
+        self.keep = _InMemory(_IN_MEMORY if memory_limit is None else parse_size(memory_limit))
 
     def map(
         self,
@@ -159,7 +170,40 @@ class LocalExecutor(Executor):
         """Return the value."""
         return value
 
-    keep = list
+
+class _Held(list[Any]):
+    """A list that tells when it is let go."""
+
+
+class _InMemory:
+    """Keeps batches of parts in memory, up to a number of bytes together; parts beyond in temporary files."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit, self._n_bytes, self._lock = limit, 0, Lock()
+
+    def __call__(self, batches: Iterable[Any]) -> Iterable[Any]:
+        held, n_bytes, rest = _Held(), 0, iter(batches)
+        for batch in rest:
+            held.append(batch)
+            n_bytes += _size_of(batch)
+            if self._n_bytes + n_bytes > self._limit:
+                return Spilled(chain(held, rest))
+        self._add(n_bytes)
+        weakref.finalize(held, self._add, -n_bytes)
+        return held
+
+    def _add(self, n_bytes: int) -> None:
+        with self._lock:
+            self._n_bytes += n_bytes
+
+
+def _size_of(value: Any) -> int:
+    """Return the bytes of arrays, CSR arrays and bags, and of tuples and lists of them."""
+    if isinstance(value, (tuple, list)):
+        return sum(map(_size_of, value))
+    if hasattr(value, "indptr"):
+        return int(value.data.nbytes + value.indices.nbytes + value.indptr.nbytes)
+    return int(getattr(value, "nbytes", 0))
 
 
 class DaskExecutor(Executor):
@@ -344,14 +388,18 @@ class _Watch:
             )
 
 
-def executor_of(client: Any, progress: Progress | None = None) -> Executor:
+def executor_of(
+    client: Any, progress: Progress | None = None, memory_limit: int | float | str | None = None
+) -> Executor:
     """Return the executor of a `distributed.Client`; an executor is returned as it is, for None one of this process.
+
+    That has a `memory_limit`, see `LocalExecutor`.
 
     >>> type(executor_of(None)).__name__
     'LocalExecutor'
     """
     if client is None:
-        return LocalExecutor(progress)
+        return LocalExecutor(progress, memory_limit)
     if isinstance(client, Executor):
         client.progress = progress or client.progress
         return client
@@ -403,7 +451,10 @@ class Spilled:
         self.n_batches = 0
         with file:
             for batch in batches:
-                pickle.dump(batch, file, protocol=pickle.HIGHEST_PROTOCOL)
+                try:
+                    pickle.dump(batch, file, protocol=pickle.HIGHEST_PROTOCOL)
+                except OSError as error:
+                    raise _cannot_write(self.path.parent, error) from error
                 self.n_batches += 1
 
     @property
@@ -437,8 +488,15 @@ def new_file() -> tuple[Path, Any]:
     try:
         number, name = tempfile.mkstemp(prefix="bagwise-", suffix=".part", dir=folder)
     except OSError as error:
-        raise BagwiseError(f"A worker cannot write to {folder or tempfile.gettempdir()}: {error.strerror}.") from error
+        raise _cannot_write(folder or tempfile.gettempdir(), error) from error
     return Path(name), os.fdopen(number, "wb")
+
+
+def _cannot_write(folder: Any, error: OSError) -> BagwiseError:
+    return BagwiseError(
+        f"What was read cannot be written to a temporary file in {folder}: {error.strerror or error}. Free disk "
+        f"space, set TMPDIR to another folder, or raise {argument('memory_limit')}."
+    )
 
 
 def remove_file(path: Path) -> None:

@@ -65,11 +65,12 @@ def test_a_second_fit_neither_describes_nor_learns_nor_counts(photos, tmp_path, 
     with counted(monkeypatch) as calls:
         second = as_json("fit", photos, "--out", tmp_path / "second.bagwise", *PHOTOS, *cache)
     assert set(calls.values()) == {0}
-    assert second["from_cache"] == ["histograms of 12 images", "groups by classifier", "errors of classifier"]
+    words = ["words of 12 images", "histograms of 12 images"]
+    assert second["from_cache"] == [*words, "groups by classifier", "errors of classifier"]
     with counted(monkeypatch) as calls:
         third = as_json("fit", photos, "--out", tmp_path / "third.bagwise", *PHOTOS, *cache, "--criterion", "aib")
     assert calls == {"describe": 0, "learn": 0, "count": 0, "merge": 1, "validate": 2}
-    assert third["from_cache"] == ["histograms of 12 images"]
+    assert third["from_cache"] == words
     assert content(tmp_path / "plain.bagwise") == content(tmp_path / "first.bagwise")
     assert content(tmp_path / "plain.bagwise") == content(tmp_path / "second.bagwise")
     assert second["test"] == first["test"]

@@ -14,6 +14,7 @@ from sklearn.svm import LinearSVC
 from bagwise import BagwiseError, Model, WordMerger, __version__, open_collection, runtime
 from bagwise.app import FitOptions, ItemIndex, count_words, fit_model, fit_report_data, plan_fit, run_fit
 from bagwise.app.training.method import folds_of
+from bagwise.distributed.executors import LocalExecutor
 from bagwise.sources import Collection
 from commands import bagwise
 from model_cases import saved
@@ -359,7 +360,8 @@ def test_large_images_give_what_small_ones_do(tmp_path):
 @pytest.mark.parametrize("pyramid", [None, 5])
 def test_descriptors_in_a_temporary_file_give_the_same_model(image_folder, pyramid):
     held, spooled = (
-        run_fit(image_folder, FitOptions(**IMAGES, pyramid=pyramid, memory_limit=limit)) for limit in (None, 1)
+        run_fit(image_folder, FitOptions(**IMAGES, pyramid=pyramid), client=LocalExecutor(memory_limit=limit))
+        for limit in (None, 1)
     )
     np.testing.assert_array_equal(held.model.codebook, spooled.model.codebook)
     assert held.model.provenance["content_hash"] == spooled.model.provenance["content_hash"]

@@ -28,12 +28,12 @@ from bagwise.app.options import FitOptions
 from bagwise.app.training.folds import FoldModels
 from bagwise.app.training.item_answers import ItemAnswers
 from bagwise.app.training.items import first_labels, open_items, reading_of
-from bagwise.app.training.parts import Reading, partitions_of, transform_rows
+from bagwise.app.training.parts import transform_rows
 from bagwise.distributed.executors import Executor, executor_of
 from bagwise.retrieval.bag_index import BagIndex
 from bagwise.retrieval.class_blend import ClassBlend
 from bagwise.sources.collection import Collection
-from bagwise.sources.items import NothingReadError, SkippedItemsWarning
+from bagwise.sources.items import SkippedItemsWarning
 
 if TYPE_CHECKING:
     from bagwise.app.training.evaluate import Evaluation
@@ -98,17 +98,13 @@ def build_index(
     chosen = FitOptions(**options, storage_options=storage_options).for_source(source)
     executor = executor_of(client, progress)
     collection = open_items(model, source, chosen, executor)
-    partitions = partitions_of(collection, chosen.partition)
-    rows, heads = transform_rows(model.vectorizer, partitions, Reading.of(chosen), executor)
-    skipped = [one for _, some, _ in heads for one in some]
-    skipped += [] if isinstance(source, Collection) else collection.skipped
-    kept = [one.start + read for one, (read, *_) in zip(partitions, heads, strict=True)]
-    if not sum(map(len, kept)):
-        raise NothingReadError(skipped, collection.source)
-    ids, labels = (np.array(some, dtype=object) for some in (collection.ids, first_labels(collection)))
-    names = [(ids[some].tolist(), labels[some].tolist()) for some in kept]
+    counted = transform_rows(model.vectorizer, collection, chosen, executor)
+    skipped = [*counted.skipped, *([] if isinstance(source, Collection) else collection.skipped)]
+    kept, ends = collection[counted.kept], np.cumsum(counted.n_rows)[:-1]
+    ids, labels = (np.split(np.array(some, dtype=object), ends) for some in (kept.ids, first_labels(kept)))
+    names = [(some.tolist(), own.tolist()) for some, own in zip(ids, labels, strict=True)]
     with tempfile.TemporaryDirectory(prefix="bagwise-") as folder:
-        parts = _parts(model, executor, rows, names, by, metric)
+        parts = _parts(model, executor, counted.rows, names, by, metric)
         _joined(model, parts, Path(folder), collection, chosen).save(path)
     if skipped:
         n_items = len(collection) + len(collection.skipped)
@@ -158,7 +154,7 @@ def _parts(
     `names` are the ids and the labels of the items of each.
     """
     n, sizes = len(rows), [len(ids) for ids, _ in names]
-    build, shared = partial(_build, by, metric, type(executor).keep), executor.share(model)
+    build, shared = partial(_build, by, metric, executor.keep), executor.share(model)
     built = executor.map(build, [shared] * n, rows, names, step="Building the index", sizes=sizes)
     for handle in built:
         for part in executor.gather([handle])[0]:

@@ -60,7 +60,6 @@ class VisualModality(Modality):
             fewer=options.n_words is None,  # a default is no error
             n_components=n_components,
             random_state=options.random_state,
-            memory_limit=options.memory_limit,
         )
 
     def descriptors(self, options: FitOptions) -> list[Any]:

@@ -6,14 +6,12 @@ model holds one (`Model.vectorizer`), and training, evaluation, transformation, 
 
 from __future__ import annotations
 
-import dataclasses
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from hashlib import sha256
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -39,10 +37,10 @@ __all__ = [
     "Vectorizer",
     "WordSample",
     "as_histograms",
-    "digest_of",
     "group_features",
     "no_progress",
     "normalize_features",
+    "sampled_items",
 ]
 
 # Called with the name of a step, the number of items done, and the number of all items (0: unknown).
@@ -89,9 +87,9 @@ def normalize_features(grouped: Any, normalize: Any) -> Any:
     return normalize_rows(grouped.astype(np.float64), normalize).astype(np.float32)
 
 
-def digest_of(items: NDArray[np.intp] | None) -> str | None:
-    """Return a hash of the numbers of items that were chosen; None: all."""
-    return None if items is None else sha256(items.astype(np.int64).tobytes()).hexdigest()
+def sampled_items(n_items: int, n_samples: int) -> list[int]:
+    """Return the numbers of so many items, evenly spaced."""
+    return np.unique(np.linspace(0, n_items - 1, n_samples).astype(int)).tolist()
 
 
 @dataclass(frozen=True)
@@ -101,7 +99,7 @@ class Run:
     on_error: str = "raise"  # or "skip": items that cannot be read
     n_jobs: int | None = None  # threads; None: one, or those of the descriptor
     cache: Any = None  # folder of cached descriptors
-    steps: StepCache | None = None  # words and histograms of earlier runs
+    steps: StepCache | None = None  # words of earlier runs
     n_samples: int = 0  # number of items to return a `WordSample` of, evenly spaced
     pooled: bool = False  # whether to return pooled features of networks as well, see `Histograms`
     progress: Progress = no_progress
@@ -114,10 +112,11 @@ class Part:
     content: Iterable[Any]
     kept: NDArray[np.intp]  # items that could be read, by their numbers among those that were to be read
     skipped: tuple[Skipped, ...] = ()
-    sizes: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))  # vectors, and those not zero
+    sizes: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))  # vectors of each vocabulary
     chosen: NDArray[np.intp] | None = None  # numbers of the items to be read; others are read when words are counted
-    fingerprint: str | None = None  # of the content of the items when they were read, for results in a cache
+    keys: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))  # of ids of items, their hashes
     pooled: NDArray[np.float32] | None = None  # features of the items that could be read, see `Histograms`
+    cached: bool = False  # whether histograms are those of an earlier run
 
 
 class Vectorizer(ABC):
@@ -130,41 +129,18 @@ class Vectorizer(ABC):
     modality: str
     n_words: int  # size of the vocabulary
 
-    def fit(self, X: Any, **options: Any) -> Self:
-        """Learn the vocabulary. Parameters as in `transform`."""
-        self.fit_transform(X, **options)
-        return self
-
     def fit_transform(self, X: Any, **options: Any) -> Histograms:
-        """Learn the vocabulary and count its words; items are read once. Parameters as in `transform`."""
-        return self._through_cache(X, Run(**options), self._fit_transform, fitting=True)
+        """Learn the vocabulary from all items of X, and count its words; see `Run` for options."""
+        run = Run(**options)
+        part, source = self.read_part(X, run), X.source if isinstance(X, Collection) else "the list"
+        if not len(part.kept):
+            raise NothingReadError(part.skipped, source)
+        self.learn(self.summary(part), run, source)
+        return self.count_part(part, run, sampled_items(len(part.kept) + len(part.skipped), run.n_samples))
 
     def transform(self, X: Any, **options: Any) -> Histograms:
         """Count the words of a collection or of any X that `Model.histograms` takes; see `Run` for options."""
-        return self._through_cache(X, Run(**options), self._transform, fitting=False)
-
-    def _through_cache(
-        self, X: Any, run: Run, compute: Callable[[Any, Run], Histograms], *, fitting: bool
-    ) -> Histograms:
-        """Take histograms from the results of earlier runs, and the vocabulary if it is `fitting`, or compute them."""
-        settings = self._settings() if run.steps is not None and isinstance(X, Collection) else None
-        if run.steps is None or settings is None:
-            return compute(X, run)
-        started = time.perf_counter()
-        settings |= {"fitting": fitting, "on_error": run.on_error, "n_samples": run.n_samples, "pooled": run.pooled}
-        if fitting:
-            settings["learned_from"] = digest_of(self.items_to_learn_from(X))  # by ids, which contents do not tell
-        else:
-            settings["learned"] = self.fingerprint()
-        held = run.steps.load("histograms", X, settings, f"histograms of {len(X):,} {self.modality}")
-        if held is not None:
-            if fitting:
-                self._restore(held)
-            found = Histograms.unpack(held, X)
-            return dataclasses.replace(found, seconds={"reading the cache": time.perf_counter() - started})
-        found = compute(X, run)
-        run.steps.save("histograms", X, settings, found.pack(X) | (self._learned() if fitting else {}))
-        return found
+        return self.count(X, Run(**options))
 
     def fingerprint(self) -> dict[str, str]:
         """Return hashes of the vocabulary."""
@@ -190,16 +166,16 @@ class Vectorizer(ABC):
         """Read the items of a part. `keep` holds batches of what was read until they are counted."""
 
     @abstractmethod
-    def summary(self, part: Part, before: Any = None, limits: Any = None) -> Any:
-        """Return what the vocabulary is learned from; `before` and `limits` are those of `VisualVectorizer`."""
+    def summary(self, part: Part, limits: Any = None) -> Any:
+        """Return what the vocabulary is learned from; `limits` are those of `VisualVectorizer`."""
 
     @abstractmethod
     def join(self, one: Any, other: Any) -> Any:
-        """Return the summary of two neighbouring parts."""
+        """Return the summary of two parts."""
 
     @abstractmethod
-    def learn(self, summary: Any, run: Run, source: str = "the source", sizes: Any = None) -> None:
-        """Learn the vocabulary; `sizes` are the sums of those of all parts."""
+    def learn(self, summary: Any, run: Run, source: str = "the source") -> None:
+        """Learn the vocabulary."""
 
     @abstractmethod
     def count_part(self, part: Part, run: Run, wanted: Iterable[int] = (), X: Any = None) -> Histograms:
@@ -209,10 +185,8 @@ class Vectorizer(ABC):
         """
 
     @abstractmethod
-    def _fit_transform(self, X: Any, run: Run) -> Histograms: ...
-
-    @abstractmethod
-    def _transform(self, X: Any, run: Run) -> Histograms: ...
+    def count(self, X: Any, run: Run, wanted: Iterable[int] | None = None) -> Histograms:
+        """Read items and count their words; `wanted` are those to return a `WordSample` of, None: as the run says."""
 
     @abstractmethod
     def parameters(self) -> dict[str, Any]:
@@ -295,17 +269,6 @@ class TextVectorizer(Vectorizer):
         at = np.minimum(np.searchsorted(self.word_hashes, found), self.n_words - 1)
         return at[self.word_hashes[at] == found]
 
-    def _fit_transform(self, X: Any, run: Run) -> Histograms:
-        """Learn the most frequent words and count them."""
-        started, source = time.perf_counter(), X.source if isinstance(X, Collection) else "the list"
-        part = self.read_part(X, run)
-        if not len(part.kept):
-            raise NothingReadError(part.skipped, source)
-        self.learn(self.summary(part), run, source)
-        return dataclasses.replace(
-            self.count_part(part, run), seconds={"counting words": time.perf_counter() - started}
-        )
-
     def read_part(self, X: Any, run: Run, keep: Callable[[Iterable[Any]], Iterable[Any]] = list) -> Part:
         """Count all words of the texts: pairs of words, in their order, and counts."""
         texts, counter = self._texts(X, run.on_error), self._counter()
@@ -321,7 +284,7 @@ class TextVectorizer(Vectorizer):
             counts = sp.csr_array((len(texts.kept), 0), dtype=np.int64)
         return Part(keep([(words, counts)]), np.array(texts.kept, np.intp), tuple(texts.skipped))
 
-    def summary(self, part: Part, before: Any = None, limits: Any = None) -> WordTotals:
+    def summary(self, part: Part, limits: Any = None) -> WordTotals:
         """Return how often each word occurs, and in how many texts."""
         ((words, counts),) = part.content
         n_texts = np.bincount(counts.indices, minlength=len(words))
@@ -339,7 +302,7 @@ class TextVectorizer(Vectorizer):
             sums[1, own] += totals.n_texts
         return WordTotals(words, sums[0], sums[1], one.n_kept + other.n_kept, one.n_items + other.n_items)
 
-    def learn(self, summary: WordTotals, run: Run, source: str = "the source", sizes: Any = None) -> None:
+    def learn(self, summary: WordTotals, run: Run, source: str = "the source") -> None:
         """Take the most frequent of the words that occur in enough texts, as `CountVectorizer` does."""
         enough = np.flatnonzero(summary.n_texts >= min(self.min_count, summary.n_items))
         if len(enough) > self.max_words:
@@ -362,7 +325,7 @@ class TextVectorizer(Vectorizer):
         rows = (counts.data[known].astype(np.float32), column[known].astype(starts.dtype), starts)
         return Histograms(sp.csr_array(rows, shape=(counts.shape[0], self.n_words)), part.kept, part.skipped)
 
-    def _transform(self, X: Any, run: Run) -> Histograms:
+    def count(self, X: Any, run: Run, wanted: Iterable[int] | None = None) -> Histograms:
         """Count the words of texts."""
         texts = self._texts(X, run.on_error)
         read = _with_progress(texts, run.progress)
@@ -403,12 +366,6 @@ class TableVectorizer(Vectorizer):
         self.n_words = n_words
         self.word_names = None if word_names is None else tuple(word_names)
 
-    def _fit_transform(self, X: Any, run: Run) -> Histograms:
-        """Check that the table holds finite numbers, and none below 0 if it is sparse."""
-        part = self.read_part(X, run)
-        self.learn(self.summary(part), run, X.source)
-        return self.count_part(part, run)
-
     def read_part(self, X: Any, run: Run, keep: Callable[[Iterable[Any]], Iterable[Any]] = list) -> Part:
         """Check that the rows hold finite numbers, and none below 0 if they are sparse."""
         values = X.X.data if sp.issparse(X.X) else X.X
@@ -423,7 +380,7 @@ class TableVectorizer(Vectorizer):
         names = None if X.feature_names is None else tuple(X.feature_names)
         return Part(keep([(matrix, names)]), np.arange(len(X)))
 
-    def summary(self, part: Part, before: Any = None, limits: Any = None) -> tuple[int, tuple[str, ...] | None]:
+    def summary(self, part: Part, limits: Any = None) -> tuple[int, tuple[str, ...] | None]:
         """Return the number of columns and their names."""
         ((matrix, names),) = part.content
         return matrix.shape[1], names
@@ -434,7 +391,7 @@ class TableVectorizer(Vectorizer):
             raise BagwiseError(f"Parts of the table have other columns: {one[0]} and {other[0]}, or others by name.")
         return one
 
-    def learn(self, summary: Any, run: Run, source: str = "the source", sizes: Any = None) -> None:
+    def learn(self, summary: Any, run: Run, source: str = "the source") -> None:
         """Take the columns for words."""
         self.n_words, self.word_names = summary
 
@@ -443,7 +400,7 @@ class TableVectorizer(Vectorizer):
         ((matrix, _),) = part.content
         return Histograms(matrix, part.kept)
 
-    def _transform(self, X: Any, run: Run) -> Histograms:
+    def count(self, X: Any, run: Run, wanted: Iterable[int] | None = None) -> Histograms:
         """Check the shape and the names of the columns."""
         matrix = as_histograms(X, self.n_words, self.word_names)
         return Histograms(matrix, np.arange(matrix.shape[0]))

@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import dataclasses
 import itertools
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from functools import cached_property
 from numbers import Integral
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bagwise._utils.checks import generator
-from bagwise._utils.hashing import hash_names
-from bagwise._utils.memory import parse_size
+from bagwise._utils.hashing import hash_names, hashes
 from bagwise._utils.threads import number_of_threads
 from bagwise.app.modalities import MODALITIES
 from bagwise.app.modalities.visual import checked_assignments, checked_descriptors
 from bagwise.app.model.histograms import Histograms, WordSample, as_histograms
-from bagwise.app.model.vectorizers import Part, Run, Vectorizer, digest_of
+from bagwise.app.model.vectorizers import Part, Run, Vectorizer, sampled_items
 from bagwise.bags import Bags
-from bagwise.bags.files import DEFAULT_LIMIT, BagsSpool
-from bagwise.codebooks.batches import Reservoir, Sample, batches_of_width
+from bagwise.codebooks.batches import batches_of_width
 from bagwise.codebooks.pyramids import n_cells
 from bagwise.descriptors.base import describe_items
 from bagwise.errors import BagwiseError
@@ -35,7 +30,7 @@ from bagwise.sources.collection import Collection
 from bagwise.sources.items import ItemIterator, NothingReadError, Skipped
 from bagwise.sources.media import images_in_mode
 
-__all__ = ["N_SAMPLED_VECTORS", "VisualVectorizer", "sampled_items"]
+__all__ = ["N_SAMPLED_VECTORS", "VisualVectorizer"]
 
 _BATCH_SIZE = 32
 N_SAMPLED_VECTORS = 100_000  # that the words of a vocabulary are learned from
@@ -43,8 +38,12 @@ N_SAMPLED_VECTORS = 100_000  # that the words of a vocabulary are learned from
 _MOVED_BY, _MOVED_VECTORS, _NEIGHBORS = 2000, 200, 10
 
 
-class _TooFew(Exception):
-    """Chosen items have too few descriptors to learn words from."""
+class Drawn(NamedTuple):
+    """Descriptors that were drawn by their keys, hashes of the id of the item and their number in it, from 0 to 1."""
+
+    keys: NDArray[np.float64]
+    vectors: NDArray[Any]
+    bags: tuple[Bags, ...] = ()  # a few of each item, if words are moved
 
 
 class VisualVectorizer(Vectorizer):
@@ -56,8 +55,7 @@ class VisualVectorizer(Vectorizer):
     once and described by all. Without a `descriptor`, only `Bags` are accepted. There are no `codebooks` before
     `fit_transform`, and none for descriptors that count words themselves, such as `LBPD5`. `n_words` has the number of
     words of each vocabulary; with `fewer`, there are fewer where fewer descriptors differ. With `n_components`, words
-    are moved by `ManifoldBagOfFeatures`. Descriptors of a fit beyond
-    `memory_limit` go to a temporary file, see `BagsSpool`.
+    are moved by `ManifoldBagOfFeatures`.
     """
 
     def __init__(
@@ -70,7 +68,6 @@ class VisualVectorizer(Vectorizer):
         n_words: Sequence[int] = (1000,),
         assignments: Sequence[Any] | None = None,
         random_state: Any = 0,
-        memory_limit: int | float | str | None = None,
         fewer: bool = False,
         n_components: int | None = None,
     ) -> None:
@@ -85,7 +82,6 @@ class VisualVectorizer(Vectorizer):
         self.fewer = fewer
         self.n_components = n_components
         self.random_state = random_state
-        self.memory_limit = memory_limit
 
     def _settings(self) -> dict[str, Any] | None:
         if not self.descriptors or not isinstance(self.random_state, Integral):
@@ -122,115 +118,82 @@ class VisualVectorizer(Vectorizer):
         most = MODALITIES[self.modality].most_learned_from
         if not isinstance(X, Collection) or len(X) <= most:
             return None
-        seed = int(self.random_state) if isinstance(self.random_state, Integral) else 0
-        return np.sort(np.argsort(hash_names(X.ids, seed), kind="stable")[:most])
-
-    def _fit_transform(self, X: Any, run: Run) -> Histograms:
-        """Learn words by k-means from a sample of descriptors, and count them.
-
-        Each item is described once, unless those that words are to be learned from have too few descriptors: then words
-        are learned from all.
-        """
-        chosen = self.items_to_learn_from(X)
-        if chosen is not None:
-            with contextlib.suppress(_TooFew, NothingReadError):
-                return self._learn_and_count(X, chosen, run)
-        return self._learn_and_count(X, None, run)
-
-    def _learn_and_count(self, X: Any, chosen: NDArray[np.intp] | None, run: Run) -> Histograms:
-        """Learn words from chosen items, or all, and count those of all; raise `_TooFew` if these are not enough."""
-        describing = self._describe(X if chosen is None else X[chosen], run)
-        step, n_items, n = f"Describing {self.modality}", describing.n_items, len(self.vocabularies)
-        limit = (DEFAULT_LIMIT if self.memory_limit is None else parse_size(self.memory_limit)) // n
-        randoms = [generator(self.random_state) for _ in range(n)]
-        reservoirs = [Reservoir(N_SAMPLED_VECTORS, random) for random in randoms]
-        times = [time.perf_counter()]
-        with ExitStack() as stack:
-            spools = [stack.enter_context(BagsSpool(limit)) for _ in range(n)]
-            averages: list[NDArray[np.float32]] = []
-            for described in describing:
-                batch = _without_pooled(described, averages)
-                for bags, spool, reservoir in zip(batch, spools, reservoirs, strict=True):
-                    spool.append(bags)
-                    reservoir.add(bags.values)
-                run.progress(step, describing.n_done, n_items)
-            times.append(time.perf_counter())
-            samples = [reservoir.vectors() for reservoir in reservoirs]
-            reservoirs.clear()
-            if chosen is not None and min(map(len, samples)) < N_SAMPLED_VECTORS:
-                raise _TooFew
-            self._set_codebooks(  # each sample is let go once it has been scaled
-                self._learn_words(X if isinstance(X, Collection) else None, samples.pop(0), random, run, k, chosen)
-                for k, random in enumerate(randoms)
-            )
-            if self.n_components is not None:
-                self._set_codebooks(self._moved_words(spool, k, run) for k, spool in enumerate(spools))
-            times.append(time.perf_counter())
-            about: dict[str, Any] = {"chosen": chosen, "pooled": _joined(averages)}
-            part = Part(zip(*spools, strict=True), np.array(describing.kept), tuple(describing.skipped), **about)
-            n_all = n_items if chosen is None else len(X)
-            found = self.count_part(part, run, sampled_items(n_all, run.n_samples), X)
-        times.append(time.perf_counter())
-        stages = zip(("describing", "learning words", "counting words"), np.diff(times).tolist(), strict=True)
-        return dataclasses.replace(found, seconds=dict(stages), n_learned_from=None if chosen is None else len(chosen))
+        return np.sort(np.argsort(hash_names(X.ids, self._seed), kind="stable")[:most])
 
     def read_part(self, X: Any, run: Run, keep: Callable[[Iterable[Any]], Iterable[Any]] = list) -> Part:
         """Describe the items: batches of bags, a tuple with one entry per vocabulary."""
         describing = self._describe(X, run)
-        sizes = np.zeros((len(self.vocabularies), 2), np.int64)
+        sizes = np.zeros(len(self.vocabularies), np.int64)
         averages: list[NDArray[np.float32]] = []
 
         def batches() -> Iterator[tuple[Any, ...]]:
             for described in describing:
                 batch = _without_pooled(described, averages)
                 for k, bags in enumerate(batch):
-                    sizes[k] += len(bags.values), np.count_nonzero(bags.values.any(axis=1))
+                    sizes[k] += np.count_nonzero(bags.values.any(axis=1))
                 yield batch
+                run.progress(f"Describing {self.modality}", describing.n_done, describing.n_items)
 
         try:
             content = keep(batches())
         except NothingReadError as error:
             return Part(keep(()), np.empty(0, np.intp), error.skipped, sizes)
         kept = np.array(describing.kept, np.intp)
-        return Part(content, kept, tuple(describing.skipped), sizes, pooled=_joined(averages))
+        ids = X.ids if isinstance(X, Collection) else [str(number) for number in range(describing.n_items)]
+        keys = hash_names([ids[number] for number in describing.kept], self._seed)
+        return Part(content, kept, tuple(describing.skipped), sizes, keys=keys, pooled=_joined(averages))
 
-    def summary(self, part: Part, before: Any = None, limits: Any = None) -> list[Sample]:
-        """Sample descriptors for each vocabulary, as if all parts were read one after the other.
+    def summary(self, part: Part, limits: Any = None) -> list[Drawn]:
+        """Draw descriptors for each vocabulary whose keys are below its limit; those of zeros (flat patches) are none.
 
-        `before` are the numbers of vectors in earlier parts, `limits` those of `Reservoir`.
+        Whether one is drawn depends on the id of its item and its number there, and so not on other parts.
         """
-        n = len(self.vocabularies)
-        before, limits = [0] * n if before is None else before, [1.0] * n if limits is None else limits
-        reservoirs = [
-            Reservoir(N_SAMPLED_VECTORS, self._random_after(int(first)), first=int(first), limit=float(limit))
-            for first, limit in zip(before, limits, strict=True)
-        ]
+        bounds = [1.0] * len(self.vocabularies) if limits is None else limits
+        found: list[list[Drawn]] = [[] for _ in self.vocabularies]
+        first = 0
         for batch in part.content:
-            for bags, reservoir in zip(batch, reservoirs, strict=True):
-                reservoir.add(bags.values)
-        return [reservoir.sample() for reservoir in reservoirs]
+            items = part.keys[first : first + len(batch[0])].tolist()
+            first += len(items)
+            for k, bags in enumerate(batch):
+                streams = [hashes(int(n), key) for n, key in zip(bags.lengths, items, strict=True)]
+                keys: NDArray[np.float64] = (np.concatenate(streams) >> np.uint64(11)) * np.float64(2.0**-53)
+                rows = np.flatnonzero(keys < bounds[k])
+                vectors = np.asarray(bags.values[rows])
+                filled = vectors.any(axis=1)
+                few = () if self.n_components is None else (_few_of_each(bags, keys),)
+                found[k].append(Drawn(keys[rows][filled], vectors[filled], few))
+        return [_joined_samples(some) for some in found]
 
-    def join(self, one: list[Sample], other: list[Sample]) -> list[Sample]:
+    def join(self, one: list[Drawn], other: list[Drawn]) -> list[Drawn]:
         """Join samples."""
-        return [Reservoir.joined(N_SAMPLED_VECTORS, *both) for both in zip(one, other, strict=True)]
+        return [_joined_samples(both) for both in zip(one, other, strict=True)]
 
-    def learn(self, summary: list[Sample], run: Run, source: str = "the source", sizes: Any = None) -> None:
-        """Learn the words of each vocabulary by k-means."""
-        self._set_codebooks(
-            self._learn_words((sample[2],), sample[2], self._random_after(int(sizes[k, 0])), run, k)
-            for k, sample in enumerate(summary)
-        )
+    def learn(self, summary: list[Drawn], run: Run, source: str = "the source") -> None:
+        """Learn the words of each vocabulary by k-means from the vectors with the smallest keys."""
+        bags = [drawn.bags for drawn in summary]
+        words = []
+        for k in range(len(summary)):
+            keys, vectors, _ = summary[k]
+            summary[k] = Drawn(keys[:0], vectors[:0])  # each sample is let go once it has been scaled
+            sample = vectors[np.argsort(keys, kind="stable")[:N_SAMPLED_VECTORS]]
+            del vectors
+            words.append(self._learn_words(sample, run, k))
+            del sample
+        self._set_codebooks(words)
+        if self.n_components is not None:
+            self._set_codebooks([self._moved_words(some, k, run) for k, some in enumerate(bags)])
 
     def count_part(self, part: Part, run: Run, wanted: Iterable[int] = (), X: Any = None) -> Histograms:
         """Count the words of the descriptors, and those of items that were not described before."""
         if part.chosen is None:
             return self._count_described(part, run, set(wanted), len(part.kept))
+        assert X is not None
         rest = np.setdiff1d(np.arange(len(X)), part.chosen)
         of_chosen, of_rest = (set(np.flatnonzero(np.isin(some, list(wanted))).tolist()) for some in (part.chosen, rest))
         found = [(part.chosen, self._count_described(part, run, of_chosen, len(X)))]
         if len(rest):
             try:
-                found.append((rest, self._count_items(X[rest], run, of_rest, len(part.chosen))))
+                found.append((rest, self._count_items(X[rest], run, of_rest)))
             except NothingReadError as error:
                 none = _Counting(self, run, [], set())
                 found.append((rest, none.histograms(error.skipped)))
@@ -243,38 +206,25 @@ class VisualVectorizer(Vectorizer):
             run.progress("Counting words", counting.n_rows, n_items)
         return dataclasses.replace(counting.histograms(part.skipped), pooled=part.pooled)
 
-    def _count_items(self, X: Any, run: Run, wanted: set[int] | None = None, n_before: int = 0) -> Histograms:
+    def _count_items(self, X: Any, run: Run, wanted: Iterable[int] | None = None) -> Histograms:
         """Describe items and count their words; nothing is held but histograms. `wanted` None: those of the run."""
         describing = self._describe(X, run)
         some = sampled_items(describing.n_items, run.n_samples) if wanted is None else wanted
-        counting = _Counting(self, run, describing.kept, some)
+        counting = _Counting(self, run, describing.kept, set(some))
         averages: list[NDArray[np.float32]] = []
         for described in describing:
             counting.add(self._checked(_without_pooled(described, averages)))
-            run.progress("Counting words", n_before + describing.n_done, n_before + describing.n_items)
+            run.progress("Counting words", describing.n_done, describing.n_items)
         return dataclasses.replace(counting.histograms(describing.skipped), pooled=_joined(averages))
 
-    def _random_after(self, n_vectors: int) -> np.random.Generator:
-        """Return the random generator as it is after so many vectors were offered to a reservoir."""
-        random = generator(self.random_state)
-        random.bit_generator.advance(n_vectors)  # type: ignore[attr-defined]
-        return random
+    @property
+    def _seed(self) -> int:
+        return int(self.random_state) if isinstance(self.random_state, Integral) else 0
 
-    def _learn_words(
-        self,
-        data: Any,
-        vectors: NDArray[Any],
-        random: np.random.Generator,
-        run: Run,
-        k: int,
-        chosen: NDArray[np.intp] | None = None,
-    ) -> Any:
-        """Learn vocabulary number k, unless an earlier run has learned it from the same `data`; None: do not look.
-
-        `chosen` are the items of a collection that the vectors are of.
-        """
-        steps, settings, size = run.steps, None if data is None else self._settings(), self._asked[k]
-        vectors = self.assignments[k].compared(vectors)
+    def _learn_words(self, vectors: NDArray[Any], run: Run, k: int) -> Any:
+        """Learn vocabulary number k, unless an earlier run has learned it from the same vectors."""
+        steps, settings, size = run.steps, self._settings(), self._asked[k]
+        data, vectors = (vectors,), self.assignments[k].compared(vectors)
         if steps is not None and settings is not None:
             settings = {
                 "descriptor": settings["descriptors"][k],
@@ -282,8 +232,6 @@ class VisualVectorizer(Vectorizer):
                 "n_words": size,
                 "random_state": settings["random_state"],
                 "fewer": self.fewer,
-                "on_error": run.on_error,
-                "learned_from": digest_of(chosen),
             }
             held = steps.load("words", data, settings, f"{size:,} words")
             if held is not None:
@@ -295,23 +243,19 @@ class VisualVectorizer(Vectorizer):
 
         from bagwise.codebooks.kmeans import kmeans_words
 
-        given: dict[str, Any] = {"random_state": random, "n_jobs": run.n_jobs, "progress": follow, "fewer": self.fewer}
-        words = kmeans_words(vectors, size, **given).words
+        given: dict[str, Any] = {"n_jobs": run.n_jobs, "progress": follow, "fewer": self.fewer}
+        words = kmeans_words(vectors, size, random_state=generator(self.random_state), **given).words
         if steps is not None and settings is not None:
             steps.save("words", data, settings, {"codebook": words})
         return words
 
-    def _moved_words(self, spool: Iterable[Bags], k: int, run: Run) -> NDArray[np.float32]:
+    def _moved_words(self, some: Sequence[Bags], k: int, run: Run) -> NDArray[np.float32]:
         """Move the words of a vocabulary until histograms show the manifold of the items: `ManifoldBagOfFeatures`."""
         from bagwise.codebooks.manifold.manifold_bag_of_features import ManifoldBagOfFeatures
 
-        random = generator(self.random_state)
-        seeds = random.integers(2**31, size=2).tolist()
-        some: list[Bags] = []
-        for batch in spool:
-            few = batch.subsample(_MOVED_VECTORS, seeds[0] + len(some))
-            some.append(Bags(self.assignments[k].compared(few.values), few.offsets, dtype=None))
-        bags = Bags.concatenate(some)
+        bags = Bags.concatenate(
+            [Bags(self.assignments[k].compared(few.values), few.offsets, dtype=None) for few in some]
+        )
         bags = bags[np.flatnonzero(bags.lengths > 0)]
         run.progress(f"Moving {self.vocabularies[k]} words along the manifold of the items", 0, 0)
         assert self.n_components is not None
@@ -320,12 +264,12 @@ class VisualVectorizer(Vectorizer):
             n_components=min(self.n_components, max(len(bags) - 1, 1)),
             n_neighbors=min(_NEIGHBORS, max(len(bags) - 1, 1)),
             max_objects=min(len(bags), _MOVED_BY),
-            random_state=seeds[1],
+            random_state=generator(self.random_state).integers(2**31),
             n_jobs=run.n_jobs,
         )
         return np.asarray(learner.fit(bags).codebook_, np.float32)
 
-    def _transform(self, X: Any, run: Run) -> Histograms:
+    def count(self, X: Any, run: Run, wanted: Iterable[int] | None = None) -> Histograms:
         """Count the words of items, of `Bags` (tuples of them for several vocabularies), or of an iterable of them."""
         first = None
         if isinstance(X, (list, tuple)) and len(X):
@@ -341,7 +285,7 @@ class VisualVectorizer(Vectorizer):
             for batch in self._batches(X):
                 counting.add(batch)
             return counting.histograms(())
-        return self._count_items(X, run, None)
+        return self._count_items(X, run, wanted)
 
     def _batches(self, X: Any) -> Iterator[tuple[Any, ...]]:
         """Iterate over batches, each a tuple of bags with one entry per vocabulary."""
@@ -467,9 +411,22 @@ def _joined(averages: list[NDArray[np.float32]]) -> NDArray[np.float32] | None:
     return np.concatenate(averages) if averages else None
 
 
-def sampled_items(n_items: int, n_samples: int) -> set[int]:
-    """Return the numbers of so many items, evenly spaced."""
-    return set(np.linspace(0, n_items - 1, n_samples).astype(int).tolist())
+def _joined_samples(some: Sequence[Drawn]) -> Drawn:
+    some = [one for one in some if one.vectors.shape[1]]
+    if not some:
+        return Drawn(np.empty(0), np.empty((0, 0), np.float32))
+    keys, vectors = (np.concatenate([one[part] for one in some]) for part in (0, 1))
+    return Drawn(keys, vectors, tuple(few for one in some for few in one.bags))
+
+
+def _few_of_each(bags: Bags, keys: NDArray[np.float64]) -> Bags:
+    """Return the vectors of each bag that words are moved by: those with the smallest keys."""
+    numbers = np.repeat(np.arange(len(bags)), bags.lengths)
+    order = np.lexsort((keys, numbers))
+    rank = np.arange(len(order)) - bags.offsets[:-1][numbers]  # of each in the order of its bag
+    rows = np.sort(order[rank < _MOVED_VECTORS])
+    ends = np.cumsum(np.minimum(bags.lengths, _MOVED_VECTORS))
+    return Bags(np.asarray(bags.values[rows]), np.concatenate([[0], ends]), dtype=None)
 
 
 def _side_by_side(counts: Sequence[Any], sizes: Sequence[int], cells: int) -> Any:

@@ -267,7 +267,8 @@ def compare_criteria(
     if chosen.folds < 2:
         raise OptionError("folds", f"Comparing criteria needs at least 2 folds, got folds={chosen.folds}.")
     report = progress or no_progress
-    prepared = prepare(source, chosen, report)
+    executor = LocalExecutor(report, chosen.memory_limit)
+    prepared = prepare(source, chosen, executor)
     prepared = _without_lone_items(prepared)
     if prepared.codes is None or not prepared.enough_for_folds(chosen):
         advice = "Put items into one folder per class, or name the column of labels."
@@ -299,7 +300,7 @@ def compare_criteria(
         started = time.perf_counter()
         method = method_of(name)
         weighting = choose_weighting(method, data.whole())
-        found = validate(LocalExecutor(report), data, codes, tried, method, weighting, chosen, prepared.steps)
+        found = validate(executor, data, codes, tried, method, weighting, chosen, prepared.steps)
         compared.append(ComparedCriterion(name, found.path, time.perf_counter() - started))
     if not references:
         return compared

@@ -132,8 +132,8 @@ def run_fit(
     fit : Fit
     """
     report = progress or no_progress
-    executor = None if client is None else executor_of(client, report)
-    prepared = prepare(source, options, report, executor, use_classes, n_components)
+    executor = executor_of(client, report, options.memory_limit)
+    prepared = prepare(source, options, executor, use_classes, n_components)
     data, classes, codes, log = prepared.data, prepared.classes, prepared.codes, prepared.log
     options = prepared.options
     check_groups(options, data.n_words)

@@ -12,9 +12,9 @@ from bagwise.app.modalities import MODALITIES
 from bagwise.app.model.histograms import open_frame_like
 from bagwise.app.model.model import Model
 from bagwise.app.model.steps import StepCache
-from bagwise.app.model.vectorizers import Histograms, Progress, no_progress
+from bagwise.app.model.vectorizers import Histograms, Progress
 from bagwise.app.options import FitOptions
-from bagwise.app.training.parts import transform_parts
+from bagwise.app.training.parts import count_with
 from bagwise.app.training.provenance import versions
 from bagwise.distributed.executors import Executor, executor_of
 from bagwise.errors import BagwiseError, OptionError
@@ -231,12 +231,7 @@ def count_words(
     histograms : Histograms
     """
     options = FitOptions() if options is None else options
-    if client is not None:
-        return transform_parts(model.vectorizer, collection, options, executor_of(client, progress), n_samples)
-    reading = {"on_error": options.on_error or "skip", "n_jobs": options.n_jobs, "cache": options.cache}
-    report = progress or no_progress
-    steps = step_cache(options, report)
-    return model.vectorizer.transform(collection, **reading, n_samples=n_samples, progress=report, steps=steps)
+    return count_with(model.vectorizer, collection, options, executor_of(client, progress), n_samples)
 
 
 def reading_of(options: FitOptions) -> dict[str, Any]:

@@ -15,10 +15,10 @@ from bagwise._utils.memory import readable_size
 from bagwise._utils.text import agree, how_many
 from bagwise.app.modalities import MODALITIES
 from bagwise.app.model.steps import StepCache
-from bagwise.app.model.vectorizers import Progress, Vectorizer, WordSample
+from bagwise.app.model.vectorizers import Vectorizer, WordSample
 from bagwise.app.options import FitOptions
 from bagwise.app.training.items import first_labels, open_source, step_cache
-from bagwise.app.training.parts import count_parts, pooled_features, stacked
+from bagwise.app.training.parts import count_parts
 from bagwise.app.training.sums import PartedRows, exceeds, sample_items
 from bagwise.codebooks.pyramids import n_cells
 from bagwise.distributed.executors import Executor
@@ -176,21 +176,20 @@ def open_training(
 def prepare(
     source: Any,
     options: FitOptions,
-    progress: Progress,
-    executor: Executor | None = None,
+    executor: Executor,
     use_classes: bool = True,
     n_components: int | None = None,
 ) -> Prepared:
     """Open a source, count its words and read its classes: all that comes before merging.
 
-    With an `executor`, items are read and counted in partitions, where it runs them. Without `use_classes`, labels and
-    splits of items are left alone. With `n_components`, words are moved along a manifold, see `Modality.vectorizer`.
+    Items are read and counted in partitions, where the executor runs them. Without `use_classes`, labels and splits of
+    items are left alone. With `n_components`, words are moved along a manifold, see `Modality.vectorizer`.
     """
     opened = open_training(source, options.for_source(source), executor, use_classes)
     collection, test, options, log = opened.collection, opened.test, opened.options, opened.log
-    steps = step_cache(options, progress)
+    steps = step_cache(options, executor.progress)
     n_classes = len(class_names(collection, options, use_classes))
-    data = vectorize(collection, options, progress, steps, executor, n_classes, n_components)
+    data = vectorize(collection, options, executor, steps, n_classes, n_components)
     data = replace(data, skipped=(*collection.skipped, *data.skipped))
     log.timings.update(data.seconds)
     if data.skipped:
@@ -246,9 +245,8 @@ def _sampled(
 def vectorize(
     collection: Collection,
     options: FitOptions,
-    progress: Progress,
+    executor: Executor,
     steps: StepCache | None = None,
-    executor: Executor | None = None,
     n_classes: int = 0,
     n_components: int | None = None,
 ) -> WordData:
@@ -258,29 +256,17 @@ def vectorize(
     vectorizer = MODALITIES[collection.modality].vectorizer(options, n_classes=n_classes, n_components=n_components)
     pooled = n_classes > 0 and options.folds > 0  # for a baseline in cross-validation
     n_samples = MODALITIES[collection.modality].n_sampled
-    if executor is not None:
-        how: dict[str, Any] = {"n_samples": n_samples, "pooled": pooled, "progress": progress, "steps": steps}
-        counted = count_parts(vectorizer, collection, options, executor, **how)
-        read = collection if len(counted.kept) == len(collection) else collection[counted.kept]
-        about = (read, None, vectorizer, counted.skipped, counted.samples, counted.seconds)
-        data = WordData(*about, n_learned_from=counted.n_learned_from)
-        if not exceeds(counted, options):
-            return replace(data, histograms=stacked(executor, counted.rows), pooled=pooled_features(executor, counted))
-        pyramid = getattr(vectorizer, "pyramid", ((1, 1),))
-        grids = (n_cells(pyramid), pyramid[0][0] * pyramid[0][1])
-        return replace(data, rows=PartedRows(executor, counted, vectorizer.n_words, *grids))
-    found = vectorizer.fit_transform(
-        collection,
-        on_error=options.on_error or "skip",
-        n_jobs=options.n_jobs,
-        n_samples=n_samples,
-        pooled=pooled,
-        progress=progress,
-        steps=steps,
-    )
-    read = collection if len(found.kept) == len(collection) else collection[found.kept]
-    counts = WordData(read, found.matrix, vectorizer, found.skipped, found.samples, found.seconds)
-    return replace(counts, n_learned_from=found.n_learned_from, pooled=found.pooled)
+    how: dict[str, Any] = {"n_samples": n_samples, "pooled": pooled, "steps": steps}
+    counted = count_parts(vectorizer, collection, options, executor, **how)
+    read = collection if len(counted.kept) == len(collection) else collection[counted.kept]
+    about = (read, None, vectorizer, counted.skipped, counted.samples, counted.seconds)
+    data = WordData(*about, n_learned_from=counted.n_learned_from)
+    if not exceeds(counted, options):
+        found = counted.histograms(executor)
+        return replace(data, histograms=found.matrix, pooled=found.pooled)
+    pyramid = getattr(vectorizer, "pyramid", ((1, 1),))
+    grids = (n_cells(pyramid), pyramid[0][0] * pyramid[0][1])
+    return replace(data, rows=PartedRows(executor, counted, vectorizer.n_words, *grids))
 
 
 def split_source(collection: Collection) -> tuple[Collection, Collection | None]:

@@ -34,7 +34,6 @@ from bagwise.merging.teacher import ScoreMoments, Teacher, answers, class_sizes,
 
 __all__ = ["Facts", "PartedRows", "add_scatters", "blocks_to_merge", "deal_items", "exceeds", "sample_items"]
 
-MOST_BYTES = 1 << 30  # of histograms in this process, unless `memory_limit` says otherwise
 _BLOCK_BYTES = 32 << 20  # of histograms that a worker goes through in one task, at least
 _MOST_BLOCKS = 8192
 _LEAST_OF_CLASS = 100  # items of each class in a sample, if there are as many
@@ -49,9 +48,8 @@ Values = NDArray[np.float64]
 
 
 def exceeds(counted: CountedParts, options: FitOptions) -> bool:
-    """Whether histograms take more memory than this process may hold of them."""
-    limit = MOST_BYTES if options.memory_limit is None else parse_size(options.memory_limit)
-    return sum(counted.n_bytes) > limit
+    """Whether histograms take more memory than the options let this process hold of them."""
+    return options.memory_limit is not None and sum(counted.n_bytes) > parse_size(options.memory_limit)
 
 
 def sample_items(ids: Sequence[str], codes: Any, counted: CountedParts, options: FitOptions) -> NDArray[np.intp]:
@@ -59,7 +57,8 @@ def sample_items(ids: Sequence[str], codes: Any, counted: CountedParts, options:
 
     Of each class there are about 100 or more, if there are as many. Items with samples of descriptors belong to it.
     """
-    limit = MOST_BYTES if options.memory_limit is None else parse_size(options.memory_limit)
+    assert options.memory_limit is not None  # or there would be no sample
+    limit = parse_size(options.memory_limit)
     share = np.full(len(ids), min(1.0, limit / max(sum(counted.n_bytes), 1)))
     if codes is not None:
         sizes = np.maximum(np.bincount(codes), 1)
@@ -197,7 +196,7 @@ class PartedRows:
         starts = np.concatenate([[0], np.cumsum(self.counted.n_rows)])
         cuts = np.searchsorted(chosen, starts)
         own = [chosen[a:b] - start for a, b, start in zip(cuts[:-1], cuts[1:], starts[:-1], strict=True)]
-        keep = type(self.executor).keep
+        keep = self.executor.keep
         return stacked(self.executor, self.executor.map(partial(_taken, keep), self.counted.rows, own))
 
     @cached_property
@@ -230,7 +229,7 @@ class PartedRows:
         size = max(_BLOCK_BYTES, sum(self.counted.n_bytes) // _MOST_BLOCKS)
         filled = np.concatenate([[0], np.cumsum(self.counted.n_bytes)[:-1]]) // size
         groups = np.split(np.arange(len(filled)), np.flatnonzero(np.diff(filled)) + 1)
-        function = partial(_block, type(self.executor).keep, transform, self._whole if whole else None)
+        function = partial(_block, self.executor.keep, transform, self._whole if whole else None)
         rows = [[self.counted.rows[k] for k in group] for group in groups]
         codes = [[self.codes[k] for k in group] for group in groups]
         return self.executor.map(function, rows, codes, step="Weighting words")
@@ -271,7 +270,7 @@ class PartedRows:
         progress: Callable[[int, int], Any],
     ) -> tuple[Values, Values]:
         """Train the classifier on the features of groups; `standardize` brings them to unit variance before."""
-        keep, width = type(self.executor).keep, self.n_cells * size
+        keep, width = self.executor.keep, self.n_cells * size
         grouped = self.executor.map(partial(_grouped, keep, labels, size, self.n_cells, normalize), blocks)
         if not standardize:
             return self.train(grouped, width, C, progress)
