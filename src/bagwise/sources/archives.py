@@ -31,7 +31,7 @@ from bagwise.errors import BagwiseError
 from bagwise.sources.contents import File, FileContent, as_file
 from bagwise.sources.limits import Limits
 
-__all__ = ["Packed", "Part", "check_name", "check_zip", "is_archive", "is_tar", "list_archive", "tar_members"]
+__all__ = ["FilePart", "Packed", "check_name", "check_zip", "is_archive", "is_tar", "list_archive", "tar_members"]
 
 _TAR_ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 # Ratios of small members say nothing: a short run of equal bytes may shrink a thousandfold.
@@ -66,11 +66,11 @@ def is_tar(path: str | os.PathLike[str]) -> bool:
     return os.fspath(path).lower().endswith(_TAR_ENDINGS)
 
 
-def list_archive(archive: File | str | os.PathLike[str], limits: Limits) -> dict[str, ZipMember | Part]:
+def list_archive(archive: File | str | os.PathLike[str], limits: Limits) -> dict[str, ZipMember | FilePart]:
     """List the files of an archive by name; what leads out of it, is no file, or is beyond the limits is an error."""
     file = as_file(archive)
     name = file.source
-    members: dict[str, ZipMember | Part] = {}
+    members: dict[str, ZipMember | FilePart] = {}
     total = 0
     with _damages(name):
         for member in tar_members(file, limits) if is_tar(name) else _list_zip(file, limits):
@@ -312,7 +312,7 @@ def _decompressor(archive: File) -> Callable[[File], Iterator[bytes]] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FilePart:
     """A part of a file: a file in a tar archive, listed here (with a stamp) or by a manifest."""
 
     file: File
@@ -340,7 +340,7 @@ class Part:
         return io.BytesIO(content)
 
 
-def tar_members(archive: File, limits: Limits) -> Iterator[Part]:
+def tar_members(archive: File, limits: Limits) -> Iterator[FilePart]:
     """Yield the members of a tar archive, as long as they are asked for; a compressed one is read as a whole."""
     stamp = archive.stamp()
     copied = stamp[0] is None or _decompressor(archive) is not None
@@ -355,7 +355,7 @@ def tar_members(archive: File, limits: Limits) -> Iterator[Part]:
             read, n_bytes = archive.read, stamp[0]
         for name, offset, size in _tar_files(read, n_bytes, archive.source, limits):
             # "./a/b" is how `tar -c .` writes a/b
-            yield Part(archive, name.removeprefix("./"), offset, size, stamp, packed)
+            yield FilePart(archive, name.removeprefix("./"), offset, size, stamp, packed)
 
 
 def _read_at(file: BinaryIO, offset: int, size: int) -> bytes:

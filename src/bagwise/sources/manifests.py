@@ -16,7 +16,7 @@ from bagwise._io.storage import STORES, Url, as_place, is_url, open_for_writing,
 from bagwise._utils.extras import require
 from bagwise._utils.text import quote_formula
 from bagwise.errors import BagwiseError
-from bagwise.sources.archives import Part
+from bagwise.sources.archives import FilePart
 from bagwise.sources.collection import Collection
 from bagwise.sources.contents import File, FileContent, UrlContent, as_file
 from bagwise.sources.item_tables import arrow, item_table, to_bytes, to_strings
@@ -188,7 +188,7 @@ class ManifestRoot:
         """Return the bytes of a row."""
         assert url is not None
         whole = self._file(url, size if offset is None else None)
-        return whole if offset is None else Part(whole, id.rsplit("/", 1)[-1], offset, size or 0)
+        return whole if offset is None else FilePart(whole, id.rsplit("/", 1)[-1], offset, size or 0)
 
     def part(self, ids: Sequence[str], urls: Sequence[str | None]) -> ManifestRoot:
         """Return the same."""
@@ -305,7 +305,7 @@ class _Home:
     def row(self, item: Item) -> tuple[Any, ...]:
         """Return id, url, label, split, size and offset of an item."""
         content, size, offset = item.content, None, None
-        if isinstance(content, Part) and content.packed is None:
+        if isinstance(content, FilePart) and content.packed is None:
             size, offset, content = content.size, content.offset, content.file
         elif isinstance(content, FileContent):
             size = os.path.getsize(content.path)

@@ -19,7 +19,7 @@ from bagwise._io.storage import Url, storage_errors
 from bagwise._utils.json_text import parse_json
 from bagwise._utils.threads import map_in_order
 from bagwise.errors import BagwiseError, argument
-from bagwise.sources.archives import Packed, Part, is_archive, is_tar, list_archive, tar_members
+from bagwise.sources.archives import FilePart, Packed, is_archive, is_tar, list_archive, tar_members
 from bagwise.sources.collection import Collection
 from bagwise.sources.contents import File, FileContent, UrlContent
 from bagwise.sources.item_tables import coded, item_table, joined, numbers, to_bytes, to_codes
@@ -187,10 +187,10 @@ class ShardsRoot:
 
     by_name: Mapping[str, _Shard]
 
-    def content(self, id: str, url: Any, offset: Any, size: Any, version: str | None = None) -> Part:
+    def content(self, id: str, url: Any, offset: Any, size: Any, version: str | None = None) -> FilePart:
         """Return a member of a shard."""
         shard = self.by_name[url]
-        return Part(shard.file, id[len(url) + 1 :], offset, size, shard.stamp, shard.packed)
+        return FilePart(shard.file, id[len(url) + 1 :], offset, size, shard.stamp, shard.packed)
 
     def part(self, ids: Sequence[str], urls: Sequence[Any]) -> ShardsRoot:
         """Return the shards of some members."""
@@ -244,7 +244,7 @@ class _Listing:
             listed = list_archive(file, self.limits)
         except OSError as error:
             raise BagwiseError(f"{file.source} cannot be read: {error.strerror or error}.") from error
-        members = [one for one in listed.values() if isinstance(one, Part)]
+        members = [one for one in listed.values() if isinstance(one, FilePart)]
         items = []
         for sample in _samples(members):
             member = _item_of(sample, self.endings)
@@ -256,10 +256,10 @@ class _Listing:
 
 class _Listed(NamedTuple):
     shard: _Shard
-    items: list[tuple[Part, str | None]]
+    items: list[tuple[FilePart, str | None]]
 
 
-def _samples(members: Iterable[Part]) -> Iterator[dict[str, Part]]:
+def _samples(members: Iterable[FilePart]) -> Iterator[dict[str, FilePart]]:
     """Yield samples: members that follow each other and have the same key, by what follows the first dot."""
     divided = ((*member.name.rpartition("/")[::2], member) for member in members)
     parts = ((folder, *name.partition(".")[::2], member) for folder, name, member in divided)
@@ -268,13 +268,13 @@ def _samples(members: Iterable[Part]) -> Iterator[dict[str, Part]]:
         yield {end.lower(): member for _, _, end, member in sample}
 
 
-def _item_of(sample: Mapping[str, Part], endings: frozenset[str] | None) -> Part | None:
+def _item_of(sample: Mapping[str, FilePart], endings: frozenset[str] | None) -> FilePart | None:
     """Return the member of a sample that is the item: one without a second dot goes first (``jpg``, ``seg.png``)."""
     fit = [end for end in sample if endings is None or f".{end.rsplit('.', 1)[-1]}" in endings]
     return sample[min(fit, key=lambda end: (end.count("."), fit.index(end)))] if fit else None
 
 
-def _label_of(sample: Mapping[str, Part], wanted: str | None, limits: Limits) -> str | None:
+def _label_of(sample: Mapping[str, FilePart], wanted: str | None, limits: Limits) -> str | None:
     """Return the label of a sample: of the member that ends in ``.cls`` (or as wanted), or of a field of JSON."""
     end = "cls" if wanted is None else wanted.lower().lstrip(".")
     if end in sample:
@@ -294,7 +294,7 @@ def _label_of(sample: Mapping[str, Part], wanted: str | None, limits: Limits) ->
     return None if value is None or value == "" else str(value)
 
 
-def _text_of(member: Part, limits: Limits) -> str | None:
+def _text_of(member: FilePart, limits: Limits) -> str | None:
     limits.check("header_bytes", member.size, f"{member.source} is a label of {member.size:,} bytes")
     with member.open() as file:
         text = file.read().decode("utf-8", "replace").strip()
