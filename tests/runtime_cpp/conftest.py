@@ -12,12 +12,13 @@ from runtime_cpp import binding
 SANITIZED = ("-g1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-Wall", "-Wextra", "-Werror")
 
 
-def built(config, source, *flags, shared):
+def built(source, *flags, shared):
     if binding.compiler() is None:
         pytest.skip("there is no C++ compiler: the C++ runtime is not tested")
     files = sorted({*binding.SOURCES.glob("bagwise*"), Path(binding.__file__), source})
     content = b"".join(file.read_bytes() for file in files) + repr((flags, binding.compiler())).encode()
-    folder = config.cache.mkdir("bagwise-cpp")
+    folder = binding.SOURCES.parents[1] / "build" / "tests-cpp"
+    folder.mkdir(parents=True, exist_ok=True)
     target = folder / f"{source.stem}-{hashlib.sha256(content).hexdigest()[:16]}"
     lock = folder / f"lock-{source.stem}"
     lock.touch()
@@ -30,13 +31,13 @@ def built(config, source, *flags, shared):
 
 
 @pytest.fixture(scope="session")
-def cpp(request):
+def cpp():
     """The C interface."""
-    library = built(request.config, binding.SOURCES / "bagwise_c.cpp", *binding.PLAIN, shared=True)
+    library = built(binding.SOURCES / "bagwise_c.cpp", *binding.PLAIN, shared=True)
     return binding.Runtime(library)
 
 
 @pytest.fixture(scope="session")
-def driver(request):
+def driver():
     """A program that loads models and classifies items, with sanitizers."""
-    return built(request.config, request.config.rootpath / "tests/runtime_cpp/driver.cpp", *SANITIZED, shared=False)
+    return built(Path(__file__).with_name("driver.cpp"), *SANITIZED, shared=False)

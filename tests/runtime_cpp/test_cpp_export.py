@@ -29,11 +29,11 @@ def named_table():
 
 
 @pytest.fixture(scope="module")
-def program(request, tmp_path_factory):
+def program(tmp_path_factory):
     """The program of an exported folder; models are given to it by their files."""
     folder = export_cpp(named_table(), tmp_path_factory.mktemp("program") / "edge")
     flags = ("-O0", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
-    return built(request.config, folder / "main.cpp", *flags, shared=False)
+    return built(folder / "main.cpp", *flags, shared=False)
 
 
 def run(program, model, tmp_path, content, *options, code=0):

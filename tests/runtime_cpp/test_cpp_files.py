@@ -8,7 +8,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from app.model.test_hostile_model_files import COMPACT, ENTRIES, HEADERS, LIBRARY_HEADERS, with_entry
+from app.model.test_hostile_model_files import COMPACT, HEADERS, LIBRARY_HEADERS, with_entry
 from bagwise import Bags, BagwiseError, Hierarchy, Model, runtime
 from bagwise.app.model.files import model_bytes
 from bagwise.descriptors import HogLbp, KeypointSIFT
@@ -16,6 +16,7 @@ from changed_files import checksums
 from model_cases import MADE
 from runtime_cpp.binding import Refused
 from runtime_cpp.cases import image_model, text_model
+from test_hostile_files import ABOUT, ENTRIES
 from waiting import PATIENCE
 
 # Headers that only the library has a use for: what the maker of a model wrote down.
@@ -60,7 +61,7 @@ def hostile_files():
     made = {name: model_bytes(MADE[name]()) for name in ("images", "texts", "weighted texts", "compact texts")}
     for name in ("images", "texts"):
         about, entries, data, _ = parts(made[name])
-        changes = {case: held[0] for case, held in (HEADERS | LIBRARY_HEADERS).items() if case not in NOT_READ}
+        changes = {case: held[0] for case, held in (ABOUT | HEADERS | LIBRARY_HEADERS).items() if case not in NOT_READ}
         for case, change in changes.items():
             if name == "texts" and "descriptor" in case:
                 continue
@@ -68,7 +69,11 @@ def hostile_files():
                 continue
             yield f"{name}: {case}", joined(about | change, entries, data)
         for case, (change, _) in ENTRIES.items():
-            yield f"{name}: {case}", joined(about, change(entries), data)
+            for array in ("merges", "scores"):
+                wrong = change(entries[array])
+                wrong = wrong if wrong is None else entries[array] | wrong
+                if wrong != entries[array]:
+                    yield f"{name}: {case} of {array}", joined(about, entries | {array: wrong}, data)
         for metadata in ({}, {"bagwise": "[]"}, {"bagwise": "{"}, {"bagwise": 3}, ["bagwise"], "bagwise"):
             yield f"{name}: {metadata}", joined(about, entries, data, metadata)
         for cut in range(0, len(made[name]), 37):

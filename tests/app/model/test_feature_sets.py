@@ -140,7 +140,7 @@ def test_workers_write_the_same_parts(model, items, tmp_path, where, monkeypatch
         done.append((n, total))
 
     assert write_features(model, items, out, rows_per_part=5, client=workers, progress=follow).n_items == 12
-    assert done == [(5, 12), (10, 12), (12, 12)]
+    assert done == [(0, 12), (5, 12), (10, 12), (12, 12)]
     here, there = Storage.of(tmp_path / "here"), Storage.of(out)
     assert {name: there.read(name) for name in there.names()} == {name: here.read(name) for name in here.names()}
     with pytest.raises(BagwiseError, match="Workers write the parts of a folder"):
