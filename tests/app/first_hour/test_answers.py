@@ -295,3 +295,86 @@ def test_terminals_that_are_not_utf_8_get_escapes(place):
     out, problems = running.communicate(timeout=PATIENCE)
     assert running.returncode == 0, problems
     assert "ripe apple \\u0142 gr\xfcn: " in out
+
+
+@pytest.fixture(scope="module")
+def index(place):
+    bagwise("index", place / "texts.bagwise", place / "texts", "--out", place / "t.index", "--map", "none")
+    return place / "t.index"
+
+
+LINES = "hammer and drill\r\n\nripe pear \u2028 plum\n"
+
+
+def piped(given, *arguments):
+    """Run a command with ``--json`` and standard input; gives its exit code and its answer."""
+    result = CliRunner().invoke(app, [*map(str, arguments), "--json"], input=given)
+    return result.exit_code, json.loads(result.stdout)
+
+
+@pytest.mark.parametrize(
+    ("given", "options", "texts"),
+    [
+        ("hammer and drill\n", (), ["hammer and drill\n"]),
+        (LINES, (), [LINES]),
+        (LINES, ("--lines",), ["hammer and drill", "", "ripe pear \u2028 plum"]),  # an answer for each line
+        ("größe pear".encode("cp1252"), ("--encoding", "cp1252"), ["größe pear"]),
+        (LINES, ("--lines", "-t", "apple"), ["apple", "hammer and drill", "", "ripe pear \u2028 plum"]),
+    ],
+)
+def test_texts_come_from_standard_input(given, options, texts, place, index):
+    model = Model.load(place / "texts.bagwise")
+    code, told = piped(given, "predict", place / "texts.bagwise", "-", *options)
+    assert (code, [one["id"] for one in told["answers"]]) == (0, texts)
+    assert [one["class"] for one in told["answers"]] == model.predict(texts).tolist()
+    code, told = piped(given, "search", index, "-", *options)
+    assert (code, [one["query"] for one in told["queries"]]) == (0, texts)
+
+
+@pytest.mark.parametrize(
+    ("given", "arguments", "error"),
+    [
+        ("", ("predict", "texts.bagwise", "-"), "Standard input has no text."),
+        ("\n \n", ("search", "t.index", "-", "--lines"), "Standard input has no text."),
+        (
+            b"gr\xf6\xdfe",
+            ("predict", "texts.bagwise", "-"),
+            "Standard input cannot be read: byte 2 (0xf6) is not UTF-8",
+        ),
+        ("x" * 99, ("predict", "texts.bagwise", "-", "--limit", "text_bytes=9"), "standard input has more than 9"),
+        (
+            "pear",
+            ("predict", "texts.bagwise", "texts", "--lines"),
+            "--lines is for standard input. Give - as the source",
+        ),
+        ("pear", ("predict", "images.bagwise", "-"), "this model takes images. Give a file."),
+        (
+            "",
+            ("predict", "texts", "texts.bagwise"),
+            "texts is no model or index, but texts.bagwise is one. Were the arg",
+        ),
+        (
+            "",
+            ("evaluate", "table.csv", "table.bagwise"),
+            "Were the arguments swapped? table.bagwise comes first, then ta",
+        ),
+        ("", ("transform", "new", "t.index", "--out", "o.npz"), "new is no model or index, but t.index is one."),
+        (
+            "",
+            ("index", "texts", "texts.bagwise", "--out", "o.index"),
+            "Were the arguments swapped? texts.bagwise comes",
+        ),
+        ("", ("search", "texts", "t.index"), "texts is no index, but t.index is one. Were the arguments swapped?"),
+        (
+            "",
+            ("fit", "texts.bagwise", "--force"),
+            "texts.bagwise is a model, from which nothing is learned. Give the f",
+        ),
+        ("", ("compare", "t.index"), "t.index is an index, from which nothing is learned."),
+    ],
+)
+def test_what_is_in_the_wrong_place_is_named(given, arguments, error, place, index, monkeypatch):
+    monkeypatch.chdir(place)
+    code, told = piped(given, *arguments)
+    assert code == 1
+    assert error in told["error"]

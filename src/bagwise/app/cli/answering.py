@@ -20,6 +20,7 @@ from bagwise.app.cli.options import (
     READ_OPTIONS,
     USE,
     Force,
+    Lines,
     Network,
     QueryText,
     Raw,
@@ -30,7 +31,7 @@ from bagwise.app.cli.options import (
 )
 from bagwise.app.cli.outputs import check_outputs, csv_lines, encodable
 from bagwise.app.cli.session import Session
-from bagwise.app.cli.using import load_model, tell_of
+from bagwise.app.cli.using import STANDARD_STREAM, load_model, tell_of, with_standard_input
 from bagwise.errors import BagwiseError, unknown_name
 
 __all__ = ["AnyModelPath", "predict"]
@@ -44,7 +45,6 @@ Groups = Annotated[int | None, typer.Option("--groups", min=1, help="Another num
 _FORMATS = ("table", "csv", "jsonl", "parquet")
 _ENDINGS = {".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet"}
 _COLUMNS = ("id", "class", "score", "runner_up", "margin", "probability")
-_STANDARD_OUTPUT = Path("-")
 _NAMED = 3  # items in a note
 _SHOWN = 60  # characters of an id on the terminal
 
@@ -56,10 +56,13 @@ def predict(
     source: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="SOURCE", help="Folder, archive, file of records, table, or single items.", parser=source_path
+            metavar="SOURCE",
+            help="Folder, archive, file of records, table, or single items. -: a text from standard input.",
+            parser=source_path,
         ),
     ] = None,
     query_text: QueryText = None,
+    lines: Lines = False,
     row: Row = None,
     out: Annotated[
         Path | None, typer.Option(help="File of answers: .csv, .jsonl or .parquet; - for standard output.")
@@ -84,15 +87,16 @@ def predict(
         raise BagwiseError("There is nothing to predict. Give a source or an item, or --query-text for a text.")
     if row is not None and not source:
         raise BagwiseError("--row chooses a row of a table, but there is none. Give the table as SOURCE.")
-    to_file = out is not None and out != _STANDARD_OUTPUT
+    to_file = out is not None and out != STANDARD_STREAM
     if to_file:
         check_outputs([out], force)
-    chosen = with_classifier(load_model(model, network), groups)
+    chosen, reading = with_classifier(load_model(model, network, source or []), groups), fit_options(options)
+    paths, texts = with_standard_input(chosen, source or [], query_text or [], lines, reading)
     counts: Counter[str] = Counter()
     kept: list[dict[str, Any]] = []  # for one JSON object
     names = _COLUMNS if chosen.n_groups in chosen.calibration else _COLUMNS[:-1]
     with _writing(kind, out if to_file else None, names, session, raw) as write:
-        for batch in _answers(session, chosen, source or [], query_text or [], row, fit_options(options)):
+        for batch in _answers(session, chosen, paths, texts, row, reading):
             counts.update(answer.predicted for answer in batch)
             if session.as_json and not to_file:
                 kept += map(_record, batch)
@@ -114,7 +118,7 @@ def _format_of(out: Path | None, given: str | None, *, as_json: bool) -> str:
     """Return the format of the answers: as given, or by the ending of the file."""
     if given is not None and given not in _FORMATS[:3]:
         raise unknown_name("--format", given, _FORMATS[:3])
-    if out is not None and out != _STANDARD_OUTPUT:
+    if out is not None and out != STANDARD_STREAM:
         kind = _ENDINGS.get(out.suffix.lower())
         if kind is None:
             raise BagwiseError(f"The name of the file of answers must end in {', '.join(_ENDINGS)}; got --out {out}.")

@@ -39,7 +39,7 @@ from bagwise.app.cli.outputs import (
 )
 from bagwise.app.cli.printing import command_line, printable
 from bagwise.app.cli.session import Session
-from bagwise.app.cli.using import check_map_method, counted, load_model, with_map
+from bagwise.app.cli.using import a_kind, check_map_method, counted, held_by, load_model, with_map
 from bagwise.errors import BagwiseError, unknown_name
 
 __all__ = ["cluster"]
@@ -105,7 +105,7 @@ def cluster(
     check_map_method(map_method)
     check_outputs([out], force)
     check_outputs([labels_out], force, "--labels-out")
-    fitted = _held_by(source)
+    fitted = held_by(source)
     tables = (out, labels_out, min_certainty, raw)
     if assign is None and fitted is None:
         if items is not None:
@@ -133,36 +133,19 @@ def cluster(
         _cluster_by_model(session, load_model(source, network), items, chosen, how, tables)
 
 
-def _held_by(path: Any) -> str | None:
-    """Tell whether a place holds a model or an index, by what is in it; for an address, by its ending."""
-    from bagwise._io.tensors import kind_of
-    from bagwise.app.model.files import is_item_index
-    from bagwise.runtime import KIND
-
-    if isinstance(path, Url):
-        return "model" if str(path).endswith(".bagwise") else None
-    if kind_of(path) == KIND:
-        return "model"
-    return "index" if is_item_index(path) else None
-
-
 def _wrong_order(source: Any, items: Any) -> BagwiseError:
     """Return the error for two arguments of which the first is neither a model nor an index."""
-    held = _held_by(items)
+    held = held_by(items)
     if not isinstance(source, Url) and not source.exists():
         return BagwiseError(f"{source} does not exist. Give a model, or the items alone.")
     if held is not None:
         right = command_line("cluster", items, source) if held == "model" else command_line("cluster", items)
-        return BagwiseError(f"{items} is {_a(held)}, which comes first: {right}")
+        return BagwiseError(f"{items} is {a_kind(held)}, which comes first: {right}")
     return BagwiseError(
         f"{source} and {items} are two sources. Cluster one at a time: {command_line('cluster', source)}; or both "
         "together, in one folder or file. To cluster items by a model, the model comes first: bagwise cluster MODEL "
         "SOURCE"
     )
-
-
-def _a(held: str) -> str:
-    return {"model": "a model", "index": "an index"}[held]
 
 
 def _check_assigned(n_clusters: int | None, method: str, seed: int | None) -> None:
@@ -177,10 +160,12 @@ def _check_assigned(n_clusters: int | None, method: str, seed: int | None) -> No
 
 def _check_fitted(path: Any, items: Any, assign: Any, model_out: Any, options: dict[str, Any]) -> None:
     """Raise an error for arguments that do not go with a model or an index."""
-    held = _held_by(path)
+    held = held_by(path)
     if assign is not None:
         if held != "index":
-            raise BagwiseError(f"--assign takes an index with clusters; {assign} is {_a(held) if held else 'none'}.")
+            raise BagwiseError(
+                f"--assign takes an index with clusters; {assign} is {a_kind(held) if held else 'none'}."
+            )
         if items is not None:
             raise BagwiseError(f"With --assign, only new items are given; there are two sources. Remove {items}.")
     elif held == "model" and items is None:
@@ -197,7 +182,9 @@ def _check_fitted(path: Any, items: Any, assign: Any, model_out: Any, options: d
     named = [OPTION_NAMES[name] for name in wrong]
     named += ["--model-out"] if model_out is not None else []
     if named:
-        raise BagwiseError(f"{named[0]} is for learning words, but {path} is {_a(held or 'model')} already. Remove it.")
+        raise BagwiseError(
+            f"{named[0]} is for learning words, but {path} is {a_kind(held or 'model')} already. Remove it."
+        )
 
 
 def _cluster_source(

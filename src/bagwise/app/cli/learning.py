@@ -38,7 +38,7 @@ from bagwise.app.cli.outputs import (
 )
 from bagwise.app.cli.printing import command_line, printable
 from bagwise.app.cli.session import Session
-from bagwise.app.cli.using import check_map_method, with_map
+from bagwise.app.cli.using import check_items, check_map_method, with_map
 from bagwise.app.declaring import OUTPUT
 from bagwise.descriptors.registry import split_names
 from bagwise.errors import BagwiseError, unknown_name
@@ -123,6 +123,7 @@ def fit(
     The source is a folder, an archive, a file of records or a table.
     """
     chosen = fit_options(options)
+    check_items(source)
     if embed_network:
         _check_embedding(chosen.descriptor)
     check_map_method(map_method)
@@ -176,6 +177,7 @@ def compare(
     if page is not None:
         check_page(page, force)
     chosen = fit_options(options)
+    check_items(source)
     session.resumes = chosen.cache is not None
     compared = compare_criteria(
         source,

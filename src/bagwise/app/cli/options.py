@@ -18,9 +18,30 @@ from bagwise.app.cli.session import session
 from bagwise.app.declaring import OUTPUT, RUN, SOURCE, meaning_of, options_of
 from bagwise.app.options import FitOptions, read_config
 
-__all__ = ["FIT_OPTIONS", "PARTED_OPTIONS", "READ_OPTIONS", "Force", "MapMethod", "ModelPath", "ModelPlace", "Network"]
-__all__ += ["NoIndex", "NoPage", "Options", "Page", "QueryText", "Raw", "Report", "Row", "Scheduler", "SourcePath"]
-__all__ += ["LOOK", "MAKE", "OTHERS", "USE", "Workers", "command", "fit_options", "option_name", "source_path"]
+__all__ = [
+    "FIT_OPTIONS",
+    "PARTED_OPTIONS",
+    "READ_OPTIONS",
+    "Force",
+    "Lines",
+    "MapMethod",
+    "ModelPath",
+    "ModelPlace",
+    "Network",
+]
+__all__ += ["Network", "NoIndex", "NoPage", "Options", "Page", "QueryText", "Raw", "Report", "Row", "Scheduler"]
+__all__ += [
+    "LOOK",
+    "MAKE",
+    "OTHERS",
+    "USE",
+    "SourcePath",
+    "Workers",
+    "command",
+    "fit_options",
+    "option_name",
+    "source_path",
+]
 
 
 def source_path(given: str) -> Any:
@@ -48,6 +69,7 @@ Raw = Annotated[
 QueryText = Annotated[
     list[str] | None, typer.Option("--query-text", "-t", help="A text; may be given several times.", metavar="TEXT")
 ]
+Lines = Annotated[bool, typer.Option("--lines", help="Each line of standard input is a text.")]
 Row = Annotated[int | None, typer.Option(min=0, help="Only this row of a table, counted from 0.")]
 
 Network = Annotated[

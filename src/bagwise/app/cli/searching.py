@@ -21,6 +21,7 @@ from bagwise.app.cli.options import (
     READ_OPTIONS,
     USE,
     Force,
+    Lines,
     Network,
     Page,
     QueryText,
@@ -34,7 +35,15 @@ from bagwise.app.cli.options import (
 from bagwise.app.cli.outputs import check_outputs, check_page, name_of_source, output_file
 from bagwise.app.cli.printing import printable
 from bagwise.app.cli.session import Session
-from bagwise.app.cli.using import check_map_method, counted, load_model, tell_of, with_map
+from bagwise.app.cli.using import (
+    check_map_method,
+    check_order,
+    counted,
+    load_model,
+    tell_of,
+    with_map,
+    with_standard_input,
+)
 from bagwise.errors import BagwiseError, unknown_name
 
 __all__ = ["index", "search"]
@@ -128,7 +137,7 @@ def index(
     target = output_file(out, Path(f"{name_of_source(source)}.index"))
     check_outputs([target], force)
     chosen = fit_options(options)
-    loaded = load_model(model, network)
+    loaded = load_model(model, network, [source])
     if on_cluster:
         made = _built_by_workers(session, loaded, source, target, by, metric, chosen, (scheduler, workers))
         if map_method not in (None, "none"):
@@ -314,10 +323,13 @@ def search(
     query: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="QUERY", help="Image, text or table; each item of a folder or table is a query.", parser=source_path
+            metavar="QUERY",
+            help="Image, text or table; each item of a folder or table is a query. -: a text from standard input.",
+            parser=source_path,
         ),
     ] = None,
     query_text: QueryText = None,
+    lines: Lines = False,
     row: Row = None,
     k: Annotated[int, typer.Option("-k", min=1, help="Number of results.")] = 10,
     by: Annotated[
@@ -347,12 +359,15 @@ def search(
         raise BagwiseError("There is no query. Give a file, or --query-text for texts.")
     if page is not None or open_page:
         check_page(page, force)
+    check_order(index, query or [], ("index",))
     opened = ItemIndex.load(index, network=network)
     opened.wanted(by)
+    chosen = fit_options(options)
+    paths, texts = with_standard_input(opened.model, query or [], query_text or [], lines, chosen)
     items, answers = IndexedItems(opened, source), []
     with connected(scheduler, workers) as client:
         searched = opened if client is None else opened.searched_by(client, index, session.progress)
-        asked = _queries(session, opened, query or [], query_text or [], row, fit_options(options))
+        asked = _queries(session, opened, paths, texts, row, chosen)
         for name, shown, hits, weight in _found(asked, searched, k + _SPARE, by):
             itself = [] if isinstance(shown, str) else items.of_query(shown, hits)
             hits = [hit for hit in hits if keep_query or hit.id not in itself][:k]

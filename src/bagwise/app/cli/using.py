@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from bagwise._io.storage import Url
+from bagwise._utils.memory import readable_size
 from bagwise._utils.text import agree, how_many, percent, shortened
 from bagwise.app.cli.options import (
     PARTED_OPTIONS,
@@ -31,12 +34,15 @@ from bagwise.app.cli.outputs import (
     name_of_source,
     write_features,
 )
-from bagwise.app.cli.printing import printable
+from bagwise.app.cli.printing import command_line, printable
 from bagwise.app.cli.session import Session
 from bagwise.errors import BagwiseError, unknown_name
+from bagwise.sources.limits import as_limits
 
-__all__ = ["check_map_method", "counted", "evaluate", "load_model", "tell_of", "transform"]
-__all__ += ["with_map"]
+__all__ = ["a_kind", "check_items", "check_map_method", "check_order", "counted", "evaluate", "held_by", "load_model"]
+__all__ += ["STANDARD_STREAM", "tell_of", "transform", "with_map", "with_standard_input"]
+
+STANDARD_STREAM = Path("-")
 
 _MOST_CLASSES = 12
 _MOST_PAIRS = 10
@@ -78,7 +84,7 @@ def transform(
         )
     if not isinstance(target, Url) and not in_parts:
         check_outputs([target], force)
-    loaded, chosen = load_model(model, network), fit_options(options)
+    loaded, chosen = load_model(model, network, [source]), fit_options(options)
     with connected(scheduler, workers) as client:
         if parquet:
             written = _write_parquet(session, loaded, source, target, (histograms, force), chosen, client)
@@ -133,7 +139,7 @@ def evaluate(
 
     if page is not None:
         check_page(page, force)
-    loaded, chosen = load_model(model, network), fit_options(options)
+    loaded, chosen = load_model(model, network, [source]), fit_options(options)
     with connected(scheduler, workers) as client:
         found = evaluate_model(loaded, source, client=client, progress=session.progress, **chosen.to_dict())
     tell_of(session, found.collection, found.skipped, len(found.collection) + found.n_skipped)
@@ -166,24 +172,89 @@ def evaluate(
         session.wrote(write_report(data, page), "report")
 
 
-def load_model(path: Path, network: Path | None = None) -> Any:
-    """Load a model, or that of an index, with the network that it names; raise if the path does not exist."""
+def load_model(path: Path, network: Path | None = None, sources: Sequence[Any] = ()) -> Any:
+    """Load a model, or that of an index, with the network that it names; raise if the path does not exist.
+
+    `sources` are the arguments behind it: an error says if it is among them.
+    """
     from bagwise.app.model import Model
 
     if isinstance(path, Url):
         return Model.load(path, network=network)
     if not path.exists():
         raise BagwiseError(f"{path} does not exist. Create a model with: bagwise fit SOURCE")
-    try:
-        return Model.load(path, network=network)
-    except BagwiseError:
-        from bagwise.app.model.files import is_item_index
-
-        if not is_item_index(path):
-            raise
+    if held_by(path) == "index":
         from bagwise.app import ItemIndex
 
         return ItemIndex.load(path, network=network).model
+    check_order(path, sources, ("model", "index"))
+    return Model.load(path, network=network)
+
+
+def held_by(path: Any) -> str | None:
+    """Return "model" or "index" if a place holds one, by what is in it; for an address, by its ending."""
+    from bagwise._io.tensors import kind_of
+    from bagwise.app.model.files import is_item_index
+    from bagwise.runtime import KIND
+
+    if isinstance(path, Url):
+        return "model" if str(path).endswith(".bagwise") else None
+    if kind_of(path) == KIND:
+        return "model"
+    return "index" if is_item_index(path) else None
+
+
+def a_kind(held: str) -> str:
+    """Return "a model" or "an index"."""
+    return {"model": "a model", "index": "an index"}[held]
+
+
+def check_order(first: Path, others: Sequence[Any], accepted: Sequence[str]) -> None:
+    """Raise an error if what is accepted as the first argument is another one, which is rather there by mistake."""
+    held = next((other for other in others if held_by(other) in accepted), None)
+    if held_by(first) is None and held is not None:
+        raise BagwiseError(
+            f"{first} is no {' or '.join(accepted)}, but {held} is one. Were the arguments swapped? {held} comes "
+            f"first, then {first}."
+        )
+
+
+def check_items(source: Any) -> None:
+    """Raise an error if a source of items is a model or an index."""
+    held = held_by(source)
+    if held is not None:
+        use = command_line("predict", source, "SOURCE")
+        raise BagwiseError(
+            f"{source} is {a_kind(held)}, from which nothing is learned. Give the folder or the file of the items. To "
+            f"use the model: {use}"
+        )
+
+
+def with_standard_input(
+    model: Any, paths: Sequence[Path], texts: Sequence[str], lines: bool, options: Any
+) -> tuple[list[Path], list[str]]:
+    """Return sources but ``-``, and texts with what standard input has: one text, or one in each of its lines."""
+    others = [path for path in paths if path != STANDARD_STREAM]
+    if len(others) == len(paths):
+        if lines:
+            raise BagwiseError("--lines is for standard input. Give - as the source, or leave out --lines.")
+        return others, list(texts)
+    if model.modality != "texts":
+        raise BagwiseError(f"- reads a text from standard input, but this model takes {model.modality}. Give a file.")
+    from bagwise.sources.items import decode_text
+
+    limits = as_limits(options.limits)
+    content = sys.stdin.buffer.read(limits.text_bytes + 1)
+    limits.check("text_bytes", len(content), f"standard input has more than {readable_size(limits.text_bytes)}")
+    try:
+        read = decode_text(content, options.encoding or model.options.get("encoding"))
+    except BagwiseError as error:
+        raise BagwiseError(f"Standard input cannot be read: {error}") from error
+    if not read.strip():
+        raise BagwiseError("Standard input has no text.")
+    # as other programs count lines, so that there is an answer for each
+    found = [line.removesuffix("\r") for line in read.removesuffix("\n").split("\n")] if lines else [read]
+    return others, [*texts, *found]
 
 
 def counted(session: Session, model: Any, source: Any, options: Any, client: Any = None) -> tuple[Any, Any]:
