@@ -854,7 +854,7 @@ struct Token {
 };
 
 struct Tokenizer {
-    bool lowercase = true, binary = false, by_spaces = false;
+    bool lowercase = true, binary = false, by_spaces = false, by_characters = false;
     int shortest = 2, least = 1, most = 1;
     Names stop_words;
 
@@ -868,7 +868,8 @@ struct Tokenizer {
                       ", which this runtime does not have; accepted: ", accepted, '.');
             };
             if (name == "analyzer") {
-                accept(held.is_one_of({"word"}), "\"word\"");
+                accept(held.is_one_of({"word", "char"}), "\"word\", \"char\"");
+                by_characters = held.text == "char";
             } else if (name == "strip_accents") {
                 accept(held.type == Json::null, "null");
             } else if (name == "binary" || name == "lowercase") {
@@ -896,14 +897,29 @@ struct Tokenizer {
         }
     }
 
-    // Find the tokens of a text that are no stop words; `lowered` is the text that they are parts of.
+    // Find the tokens of a text that are no stop words, or its characters, where several white spaces are one space;
+    // `lowered` is the text that they are parts of.
     void split(string_view text, string &lowered, vector<Token> &tokens) const {
         const Unicode &unicode = Unicode::get();
         lowered.clear();
         tokens.clear();
         Token token{};
         int n_characters = 0;
+        bool after_space = false;
+        const auto add_character = [&](char32_t c, size_t start, size_t end) {
+            const bool space = unicode.spaces.has(c);
+            if (space && after_space) {
+                lowered.replace(tokens.back().first, string::npos, " ");
+                tokens.back().size = 1;
+                return;
+            }
+            const size_t first = lowered.size();
+            encode(c, lowered);
+            tokens.push_back({first, lowered.size() - first, start, end});
+            after_space = space;
+        };
         const auto add = [&](char32_t c, size_t start, size_t end) {
+            if (by_characters) return add_character(c, start, end);
             const bool plain = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || c == '_';
             if (plain || (by_spaces ? !unicode.spaces.has(c) : c >= 0x80 && unicode.letters.has(c))) {
                 if (!n_characters++) token.first = lowered.size(), token.start = start;
@@ -932,7 +948,7 @@ struct Tokenizer {
             if (c >= 'a' && c <= 'z') after_cased = true;
             else if (!unicode.ignorable.has(c)) after_cased = unicode.cased.has(c);
         }
-        add(' ', text.size(), text.size());
+        if (!by_characters) add(' ', text.size(), text.size());
     }
 
   private:
@@ -1923,11 +1939,12 @@ class Workspace {
         clear_counts();
         data_.tokenizer->split(text, lowered_, tokens_);
         occurrences_.clear();
+        const char *between = data_.tokenizer->by_characters ? "" : " ";
         for (std::size_t n = data_.tokenizer->least; n <= static_cast<std::size_t>(data_.tokenizer->most); ++n)
             for (std::size_t a = 0; a + n <= tokens_.size(); ++a) {
                 joined_.assign(lowered_, tokens_[a].first, tokens_[a].size);
                 for (std::size_t k = a + 1; k < a + n; ++k)
-                    joined_.append(" ").append(lowered_, tokens_[k].first, tokens_[k].size);
+                    joined_.append(between).append(lowered_, tokens_[k].first, tokens_[k].size);
                 const std::int32_t word = data_.find(joined_);
                 if (word < 0) continue;
                 count(word);

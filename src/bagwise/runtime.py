@@ -467,13 +467,17 @@ def split_text(text: str, options: dict[str, Any]) -> list[str]:
     """Split a text into words and n-grams by options of a tokenizer; their stop words may also be a set."""
     stop = options.get("stop_words")
     stop = frozenset(stop) if isinstance(stop, list) else stop
-    known = options.get("analyzer", "word") == "word" and not options.get("strip_accents") and stop != "english"
+    analyzer = options.get("analyzer", "word")
+    known = analyzer in ("word", "char") and not options.get("strip_accents") and stop != "english"
     _check(known, f"The runtime does not split texts as {options!r:.200} says. Count words, and use transform_counts.")
     pattern, (least, most) = options.get("token_pattern", PATTERN), options.get("ngram_range", (1, 1))
-    words = re.findall(pattern, text.lower() if options.get("lowercase", True) else text)
-    words = [word for word in words if word not in stop] if stop else words
+    text = text.lower() if options.get("lowercase", True) else text
+    if analyzer == "char":
+        words, between = list(re.sub(r"\s\s+", " ", text)), ""
+    else:
+        words, between = [word for word in re.findall(pattern, text) if not stop or word not in stop], " "
     spans = [(a, a + n) for n in range(least, most + 1) for a in range(len(words) - n + 1)]
-    return [" ".join(words[a:b]) for a, b in spans]
+    return [between.join(words[a:b]) for a, b in spans]
 
 
 def check_sizes(tensors: dict[str, np.ndarray]) -> None:

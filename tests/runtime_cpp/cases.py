@@ -76,12 +76,14 @@ BROKEN = [b"the \xffcat", b"\xe2\x82", b"the\xe2\x82cat \xed\xa0\x80dog", b"\xc0
 
 
 @functools.cache
-def text_model(ngrams=1, pattern=r"(?u)\b\w\w+\b", **options):
+def text_model(ngrams=1, pattern=r"(?u)\b\w\w+\b", names=None, **options):
     random = np.random.default_rng(ngrams)
-    names = list(dict.fromkeys(WORDS.split()))
-    names += [f"{a} {b}" for a, b in itertools.pairwise(names[:7])] + ["the the", "cat the"]
-    names = sorted(set(names))
+    if names is None:
+        names = list(dict.fromkeys(WORDS.split()))
+        names += [f"{a} {b}" for a, b in itertools.pairwise(names[:7])] + ["the the", "cat the"]
+        names = sorted(set(names))
     tokenizer = {"lowercase": True, "token_pattern": pattern, "ngram_range": [1, ngrams], "stop_words": None} | options
+    tokenizer = {name: value for name, value in tokenizer.items() if value is not None}
     return Model(
         modality="texts",
         hierarchy=random_hierarchy(len(names), random),

@@ -188,7 +188,7 @@ def test_patterns_are_refused_where_the_runtime_refuses_them(pattern, cpp, tmp_p
 
 
 REFUSED = {
-    "chars": (lambda: text_model(analyzer="char"), "analyzer"),
+    "chars": (lambda: text_model(analyzer="char_wb"), "analyzer"),
     "accents": (lambda: text_model(strip_accents="unicode"), "strip_accents"),
     "vectors": (lambda: images_by(None, 3), "descriptor"),
     "hog": (lambda: images_by(HogLbp(), 3), "its descriptor is"),

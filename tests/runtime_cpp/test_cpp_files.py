@@ -218,7 +218,7 @@ def refused_by_name():
     yield MADE["patterns"](), 'its descriptor is "LBPD5"'
     yield header(pictured, items="videos"), "its items are videos, which this runtime does not describe"
     for options, message in [
-        ({"analyzer": "char"}, 'has analyzer "char", which this runtime does not have; accepted: "word"'),
+        ({"analyzer": "char_wb"}, 'has analyzer "char_wb", which this runtime does not have; accepted: "word", "char"'),
         ({"strip_accents": "ascii"}, 'strip_accents "ascii"'),
         ({"stop_words": "english"}, 'stop_words "english", which this runtime does not have; accepted: null or a list'),
         ({"token_pattern": r"\d+"}, r"accepted: \(\?u\)"),

@@ -124,6 +124,29 @@ def test_texts_get_the_classes_of_the_library(cpp, pattern, tmp_path):
             )
 
 
+def test_n_grams_of_characters_are_those_of_the_library(cpp, tmp_path):
+    texts = [*TEXTS, "日本語 \n\n で\u3000\u3000a \t\tcat İstanbul Σ", " ", "\n", "\n\n", "ΣΑΣ  ΣΑΣ "]
+    grams = {text.lower()[k : k + n] for text in map(collapsed, texts) for n in (1, 2, 3) for k in range(0, 40, n)}
+    names = sorted(name for name in grams if name and name.isprintable())
+    for options in ({}, {"lowercase": False, "binary": True}):
+        model = text_model(3, names=tuple(names), analyzer="char", token_pattern=None, **options)
+        ours = as_cpp(cpp, model, tmp_path)
+        assert_same(model, ours, texts)
+        for broken in BROKEN:
+            text = broken.decode("utf-8", "replace")
+            np.testing.assert_allclose(ours.scores(broken), model.decision_function([text])[0], atol=1e-9)
+        for text in texts[:4]:
+            content = text.encode()
+            found = [spans(content, place) for place in ours.explain(text, 0)[3]]
+            whole = model.explain(text).places(model.classes[0])
+            for a, b, weight in whole:
+                assert weight == pytest.approx(sum(w for start, end, w in found if a <= start and end <= b), abs=1e-9)
+
+
+def collapsed(text):
+    return re.sub(r"\s\s+", " ", text)
+
+
 def spans(content, place):
     return [len(content[: place[key]].decode()) for key in ("start", "end")] + [place["weight"]]
 

@@ -220,11 +220,21 @@ class FitOptions:
         metavar="english",
         modalities=("texts",),
     )
-    ngrams: int = option(
-        1,
+    analyzer: str = option(
+        "auto",
+        "--analyzer",
+        help="what n-grams are made of: words or characters.",
+        rule=Choice(("word", "char"), also={"auto": ""}),
+        unset="char where most letters are of scripts without spaces, such as Chinese, Japanese, Thai; otherwise word",
+        metavar="word|char",
+        modalities=("texts",),
+    )
+    ngrams: int | None = option(
+        None,
         "--ngrams",
         help="the longest n-grams of the vocabulary.",
         rule=IntegerRule(1),
+        unset="1 word, or 3 characters",
         metavar="N",
         modalities=("texts",),
     )

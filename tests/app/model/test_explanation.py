@@ -125,24 +125,36 @@ def test_spans_are_words_of_the_original_text():
         assert weight == pytest.approx(words[word] / re.findall(r"\w+", text.lower()).count(word))
 
 
+def text_classifier(names, tokenizer):
+    n = len(names)
+    return Model(
+        modality="texts",
+        hierarchy=random_hierarchy(n, np.random.default_rng(0)),
+        n_groups=n,
+        word_names=names,
+        tokenizer=tokenizer,
+        normalize=(),
+        classes=["x", "y"],
+        heads={n: Head([2.0 ** np.arange(n), np.zeros(n)], [0, 0])},
+    )
+
+
 def test_characters_are_summed_in_words():
     names = [" c", "at", "t ", "a"]
     for analyzer in ("char_wb", "char"):
-        model = Model(
-            modality="texts",
-            hierarchy=random_hierarchy(4, np.random.default_rng(0)),
-            n_groups=4,
-            word_names=names,
-            tokenizer={"analyzer": analyzer, "ngram_range": [1, 2]},
-            normalize=(),
-            classes=["x", "y"],
-            heads={4: Head([[1, 2, 4, 8], [0, 0, 0, 0]], [0, 0])},
-        )
+        model = text_classifier(names, {"analyzer": analyzer, "ngram_range": [1, 2]})
         text = "A bat\n\n cats"
         spans = model.explain(text).places()
         assert sum(span.weight for span in spans) == pytest.approx(model.explain(text).score)
         if analyzer == "char_wb":
             assert [text[span.start : span.end] for span in spans] == ["A", "bat", "cats"]
+
+
+def test_characters_of_texts_without_spaces_stay_apart_but_for_their_marks():
+    text = "猫 กำลัง cat"
+    model = text_classifier(sorted(set(text)), {"analyzer": "char", "ngram_range": [1, 1]})
+    spans = model.explain(text).places()
+    assert [text[span.start : span.end] for span in spans] == ["猫", " ", "กำ"[:1], "ำ", "ลั", "ง", " ", "cat"]
 
 
 def test_patches_are_where_words_are():

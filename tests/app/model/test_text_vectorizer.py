@@ -8,7 +8,14 @@ from bagwise._utils.text import english_stop_words
 from bagwise.app.model.vectorizers import TextVectorizer
 from bagwise.runtime import hash_words
 
-TEXTS = ["The dog and the DOG's bone, aé 12 x", "", "a cat; the bone of a cat", "É é ?", "one dog one"]
+TEXTS = [
+    "The dog and the DOG's bone, aé 12 x",
+    "",
+    "a cat; the bone of a cat",
+    "É é ?",
+    "one dog one",
+    "日本 \n\n語で\u3000\u3000本 İx",
+]
 TOKENIZERS = [
     {},
     {"ngram_range": [1, 3]},
@@ -18,6 +25,8 @@ TOKENIZERS = [
     {"token_pattern": r"(?u)(\w)\w*"},
     {"strip_accents": "unicode"},
     {"analyzer": "char_wb", "ngram_range": [2, 3]},
+    {"analyzer": "char", "ngram_range": [1, 3]},
+    {"analyzer": "char", "lowercase": False, "binary": True},
 ]
 
 

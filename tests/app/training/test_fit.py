@@ -481,3 +481,32 @@ def test_a_fit_keeps_what_merging_again_needs(criterion, tmp_path):
         assert [free.hierarchy.cut(n).tolist() for n in range(1, 13)] == [
             model.hierarchy.cut(n).tolist() for n in range(1, 13)
         ]
+
+
+SENTENCES = {
+    "zh": ("我今天晚上回家吃饭你呢爱你亲爱的妈妈在家等我们", "恭喜您中奖了请立即致电领取免费奖金优惠活动代开发票"),
+    "ja": ("きょうはうちにかえってごはんをたべます", "無料の賞金を今すぐ受け取りクリックください"),
+    "th": ("วันนี้ฉันกลับบ้านไปกินข้าวกับแม่รักนะ", "ยินดีด้วยคุณได้รับรางวัลฟรีโทรด่วน"),
+    "en": ("see you at home later then tonight ok ", "win a free prize now call claim cash "),
+}
+
+
+@pytest.mark.parametrize("language", SENTENCES)
+def test_texts_without_spaces_are_described_by_characters(language):
+    rng = np.random.default_rng(0)
+    pairs = [
+        ("".join(rng.permutation(list(one))), "ab"[k]) for _ in range(8) for k, one in enumerate(SENTENCES[language])
+    ]
+    columns = {"text": [one for one, _ in pairs], "label": [label for _, label in pairs]}
+    model = fit_model(columns, n_groups=2, folds=0)
+    words = language == "en"
+    assert model.tokenizer.get("analyzer", "word") == model.options["analyzer"] == ("word" if words else "char")
+    assert ("n-grams of characters; analyzer='word'" in " ".join(model.fit_.notes)) is not words
+    if not words:
+        assert np.mean(model.predict(columns["text"]) == columns["label"]) > 0.9
+        split = fit_model(columns, n_groups=2, folds=0, analyzer="word")
+        assert split.hierarchy.n_words != model.hierarchy.n_words
+    chosen = fit_model(columns, n_groups=2, folds=0, analyzer="char", ngrams=2)
+    assert {len(word) for word in chosen.word_names} == {1, 2}
+    with pytest.raises(BagwiseError, match="stop_words are words, but these texts are described by n-grams of char"):
+        fit_model(columns, n_groups=2, folds=0, analyzer="char", stop_words="english")

@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from bagwise._utils.checks import frozen, json_copy
 from bagwise.app.modalities.base import Located, Modality, PlannedWords, Terms, spaced
-from bagwise.errors import BagwiseError, OptionError, unknown_name
+from bagwise.errors import BagwiseError, OptionError, argument, unknown_name
 from bagwise.runtime import HASH_BITS, PATTERN, hash_words
 
 if TYPE_CHECKING:
@@ -30,6 +31,18 @@ _WORDS = 30_000
 # Without classes: more are no better for clusters of texts.
 _CLUSTERED_WORDS = 20_000
 _TOKEN = r"(?u)\b\w\w+\b"
+# The longest n-grams of characters.
+_CHARACTERS = 3
+# Letters of scripts that put no spaces between words: Thai, Lao, Burmese, Khmer, Japanese, Chinese; marks on them.
+_UNSPACED = (
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uff66-\uff9f"
+    "\U00020000-\U0003ffff]"
+)
+_MARKS = "[\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u0eb1\u0eb4-\u0ebc\u0ec8-\u0ecd\u102b-\u103e\u17b4-\u17d3\u3099\u309a]"
+# Words, white spaces, and single letters of these scripts.
+_RUNS = re.compile(rf"\s+|{_UNSPACED}{_MARKS}*|(?:(?!{_UNSPACED})\S)+")
+# How many texts are looked at, and characters of each; how much of their letters are of these scripts.
+_TEXTS, _TEXT, _LEAST_UNSPACED = 16, 2000, 0.5
 _PLANNED = 2000  # texts that are read for a plan
 _MOST_QUERY_BYTES = 4 << 20
 _EXCERPT_LENGTH = 300
@@ -87,6 +100,28 @@ class TextModality(Modality):
         """Return the options that name columns of records; files of text have none."""
         return ("text", "label", "id", "split") if opened_as == self.records else ()
 
+    def resolve(self, options: FitOptions, collection: Collection) -> tuple[FitOptions, Collection, tuple[str, ...]]:
+        """Choose words or characters: characters, if most letters of some texts are of scripts without spaces."""
+        from bagwise.sources.items import ItemError
+
+        notes: tuple[str, ...] = ()
+        if options.analyzer == "auto" and len(collection):
+            letters = ""
+            for item in spaced(collection, _TEXTS):
+                with suppress(ItemError):  # told, or raised, when all are read
+                    letters += "".join(filter(str.isalpha, item.load()[:_TEXT]))
+            unspaced = len(re.findall(_UNSPACED, letters)) > _LEAST_UNSPACED * len(letters)
+            options = options.with_changes(analyzer="char" if unspaced else "word")
+            if unspaced:
+                notes = (
+                    "Most letters are of scripts without spaces between words, so texts are described by n-grams of "
+                    f"characters; {argument('analyzer', 'word')} splits them at spaces and punctuation.",
+                )
+        if options.analyzer == "char" and options.stop_words is not None:
+            message = "stop_words are words, but these texts are described by n-grams of characters. Remove stop_words."
+            raise OptionError("stop_words", message)
+        return options, collection, notes
+
     def vectorizer(self, options: FitOptions, *, n_classes: int = 0, n_components: int | None = None) -> Vectorizer:
         """Return the vectorizer that takes the most frequent words of the texts."""
         from bagwise.app.model.vectorizers import TextVectorizer
@@ -99,12 +134,16 @@ class TextModality(Modality):
                 "method='manifold' moves words that are learned from images or videos, but texts have words already. "
                 "Use 'kmeans'.",
             )
-        tokenizer = {
-            "lowercase": True,
-            "token_pattern": _TOKEN,
-            "ngram_range": [1, options.ngrams],
-            "stop_words": options.stop_words,  # n-grams skip them, so that the model must do so as well
-        }
+        tokenizer: dict[str, Any]
+        if options.analyzer == "char":
+            tokenizer = {"analyzer": "char", "lowercase": True, "ngram_range": [1, options.ngrams or _CHARACTERS]}
+        else:
+            tokenizer = {
+                "lowercase": True,
+                "token_pattern": _TOKEN,
+                "ngram_range": [1, options.ngrams or 1],
+                "stop_words": options.stop_words,  # n-grams skip them, so that the model must do so as well
+            }
         n_words = options.n_words or (_WORDS if n_classes > 0 else _CLUSTERED_WORDS)
         return TextVectorizer(tokenizer, n_words=n_words, min_count=options.min_count)
 
@@ -203,22 +242,17 @@ class _Text:
             if number in added_by:
                 for span in places:
                     weights[span] = weights.get(span, 0.0) + added_by[number] / occurrences[number] / len(places)
-        spans = [Span(*span, weight) for span, weight in sorted(weights.items())]
-        return spans if self.tokenizer.get("analyzer", "word") == "word" else self._by_runs(spans)
+        if self.tokenizer.get("analyzer", "word") != "word":
+            return self._in_words(weights)
+        return [Span(*span, weight) for span, weight in sorted(weights.items())]
 
-    def _by_runs(self, spans: list[Span]) -> list[Span]:
-        """Divide spans that overlap evenly among their characters, and sum these in words and white spaces."""
-        changes = np.zeros(len(self.text) + 1)
-        for start, end, weight in spans:
-            changes[start] += weight / (end - start)
-            changes[end] -= weight / (end - start)
-        touched = np.zeros(len(self.text) + 1, np.int64)
-        for start, end, _ in spans:
-            touched[start] += 1
-            touched[end] -= 1
-        sums, covered = np.cumsum(changes), np.cumsum(touched)
-        runs = [match.span() for match in re.finditer(r"\s+|\S+", self.text)]
-        return [Span(a, b, float(sums[a:b].sum())) for a, b in runs if covered[a:b].any()]
+    def _in_words(self, weights: Mapping[Place, float]) -> list[Span]:
+        """Sum the weights of characters in words and white spaces; without spaces between words, characters stay."""
+        sums = [0.0] * len(self.text)
+        for (start, _), weight in weights.items():
+            sums[start] = weight
+        runs = (match.span() for match in _RUNS.finditer(self.text))
+        return [Span(a, b, sum(sums[a:b])) for a, b in runs if any((k, k + 1) in weights for k in range(a, b))]
 
 
 def _numbering(model: Model) -> Any:
@@ -250,8 +284,8 @@ def located_words(text: str, options: Mapping[str, Any]) -> Iterator[tuple[str, 
     word : str
         All words together are those that `CountVectorizer` counts with the same options.
     places : list of (start, end)
-        One for each token of an n-gram, which need not be beside each other where stop words were left out. One range
-        for n-grams of characters.
+        One for each token or character of an n-gram. They need not be beside each other where stop words or white
+        spaces were left out.
 
     Examples
     --------
@@ -266,9 +300,10 @@ def located_words(text: str, options: Mapping[str, Any]) -> Iterator[tuple[str, 
         return
     prepared, origin = _single_spaces(prepared, origin)
     if analyzer == "char":
+        places = [(place, place + 1) for place in origin]
         for n in range(least, min(most, len(prepared)) + 1):
             for a in range(len(prepared) - n + 1):
-                yield prepared[a : a + n], [(origin[a], origin[a + n - 1] + 1)]
+                yield prepared[a : a + n], places[a : a + n]
         return
     for match in re.finditer(r"\S+", prepared):
         yield from _padded_ngrams(match[0], origin[match.start() : match.end()], least, most)
@@ -340,7 +375,7 @@ def _padded_ngrams(word: str, origin: Sequence[int], least: int, most: int) -> I
     for n in range(least, most + 1):
         for a in range(max(len(padded) - n, 0) + 1):
             near = origin[max(a - 1, 0) : max(a + n - 1, 0)] or origin  # of a space alone: the word beside it
-            yield padded[a : a + n], [(near[0], near[-1] + 1)]
+            yield padded[a : a + n], [(place, place + 1) for place in near]
         if n >= len(padded):
             return
 

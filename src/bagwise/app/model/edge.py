@@ -42,9 +42,9 @@ def for_devices(model: Model) -> Model:
     if model.codebooks and not names:
         raise _unsupported("it has no descriptor", ", ".join(_DESCRIPTORS))
     tokenizer = dict(model.tokenizer)
-    for option, accepted in (("analyzer", "word"), ("strip_accents", None)):
-        if tokenizer.get(option, accepted) != accepted:
-            raise _unsupported(f"its tokenizer has {option} {tokenizer[option]!r}", repr(accepted))
+    for option, accepted in (("analyzer", ("word", "char")), ("strip_accents", (None,))):
+        if tokenizer.get(option, accepted[0]) not in accepted:
+            raise _unsupported(f"its tokenizer has {option} {tokenizer[option]!r}", ", ".join(map(repr, accepted)))
     pattern = tokenizer.get("token_pattern", PATTERN)
     if _PATTERN.fullmatch(pattern) is None:
         raise _unsupported(f"its tokenizer has token_pattern {pattern!r:.100}", _PATTERNS)

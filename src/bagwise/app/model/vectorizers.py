@@ -250,7 +250,7 @@ class TextVectorizer(Vectorizer):
     def _split(self) -> Callable[[str], list[str]]:
         """Return the function that splits a text into words and n-grams, as `CountVectorizer` does."""
         options = self.tokenizer
-        if options.get("analyzer", "word") != "word" or options.get("strip_accents"):
+        if options.get("analyzer") == "char_wb" or options.get("strip_accents"):
             return self._counter().build_analyzer()
         if options.get("stop_words") == "english":
             options = options | {"stop_words": english_stop_words()}
