@@ -45,7 +45,7 @@ def test_colours_are_found(fit, grey):
     assert plain.model.options["descriptor"] == "sift"
     assert "0 of 12 images that were looked at have colours" in plain.notes[0]
     same = run_fit(grey, FitOptions(**SMALL, descriptor="sift"))
-    assert not same.notes
+    assert not [note for note in same.notes if "colours" in note]
     np.testing.assert_array_equal(same.model.codebook, plain.model.codebook)
     np.testing.assert_array_equal(same.data.histograms.toarray(), plain.data.histograms.toarray())
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise._utils.text import agree, how_many, percent
+from bagwise.app.modalities import MODALITIES
 from bagwise.app.model import Model, PathErrors
 from bagwise.app.model.vectorizers import Progress, no_progress
 from bagwise.app.options import FitOptions
@@ -28,7 +29,7 @@ from bagwise.app.training.method import (
 )
 from bagwise.app.training.preparing import WordData, prepare
 from bagwise.app.training.provenance import provenance_of
-from bagwise.app.training.seen import distinct_hashes
+from bagwise.app.training.seen import distinct_hashes, notes_on_copies
 from bagwise.app.training.validating import Fold, validate
 from bagwise.descriptors.registry import split_names, without_folder
 from bagwise.distributed.executors import executor_of
@@ -178,7 +179,12 @@ def run_fit(
     if n_groups < len(classes):
         log.notes.append(_fewer_than_classes(n_groups, len(classes), method, path))
     totals = _totals(data.whole(), weighting.shift) if facts is None else facts.totals(weighting.shift)
-    hashes = distinct_hashes(data.histograms) if facts is None else facts.hashes
+    if facts is None:
+        hashes, n_copies, n_empty = distinct_hashes(data.histograms)
+        if not MODALITIES[modality].rows:  # of few columns, equal rows are no copies
+            log.notes += notes_on_copies(n_copies, n_empty, len(data.collection), modality, path is not None)
+    else:
+        hashes = facts.hashes
     origin = provenance_of(data, codes, classes)
     if rows is not None and facts is not None:
         origin |= {"n_items": rows.n_items, "n_sampled": len(data.collection), "n_hashed": facts.n_hashed}

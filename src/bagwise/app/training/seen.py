@@ -17,11 +17,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bagwise._utils.text import percent
+from bagwise._utils.text import agree, how_many, percent
 from bagwise.app.model.model import Model
 from bagwise.sources.collection import Collection
 
-__all__ = ["SeenItems", "compare_hashes", "content_hash", "distinct_hashes", "item_hashes", "seen_items"]
+__all__ = ["SeenItems", "compare_hashes", "content_hash", "distinct_hashes", "item_hashes", "notes_on_copies"]
+__all__ += ["seen_items"]
 
 _NAMED = 3  # items that a sentence names
 _FEWEST = 20  # items of a sample that an error is given for
@@ -48,10 +49,27 @@ def item_hashes(histograms: Any) -> NDArray[np.int64]:
     return hashes
 
 
-def distinct_hashes(histograms: Any) -> NDArray[np.int64]:
-    """Return the hashes of items with words, each once, in ascending order."""
-    hashes = np.unique(item_hashes(histograms))
-    return hashes[hashes != 0]
+def distinct_hashes(histograms: Any) -> tuple[NDArray[np.int64], int, int]:
+    """Return the hashes of items with words, each once, in ascending order; how many are copies, or have no words."""
+    hashes = item_hashes(histograms)
+    distinct = np.unique(hashes[hashes != 0])
+    n_empty = int((hashes == 0).sum())
+    return distinct, len(hashes) - n_empty - len(distinct), n_empty
+
+
+def notes_on_copies(n_copies: int, n_empty: int, n_items: int, modality: str, validated: bool) -> list[str]:
+    """Say how many training items are copies of others, and how many have no words.
+
+    `validated` is whether errors are measured by cross-validation.
+    """
+    of_all, notes = f"of {how_many(n_items, modality)}", []
+    if n_empty:
+        notes.append(f"{n_empty:,} {of_all} {agree(n_empty, 'has', 'have')} no word of the vocabulary.")
+    if n_copies:
+        low = ": errors in cross-validation are too low by that" if validated else ""
+        are = agree(n_copies, "is a copy of another one", "are copies of others")
+        notes.append(f"{n_copies:,} {of_all} {are}, with the same words{low}.")
+    return notes
 
 
 def content_hash(collection: Collection, histograms: Any) -> str:
