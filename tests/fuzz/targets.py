@@ -194,6 +194,26 @@ def _use_collection(path):
     assert len(found.labels) == len(found.ids) == len(found)
 
 
+def _use_lines(path):
+    """Read a file of texts as records, whatever it holds: lines, fields, objects, a sheet or a list."""
+    from bagwise import open_collection
+    from bagwise.errors import BagwiseError
+
+    for missing in (None, "median"):
+        with contextlib.suppress(BagwiseError):
+            open_collection(path, modality="table", missing=missing)
+    found = open_collection(path, modality="records", header=False)
+    assert len(list(found.load())) == len(found.labels) == len(found)
+
+
+def _lines(folder):
+    packed = [*_csv(folder), *_xlsx(folder)[:1]]
+    (folder / "lines.txt").write_text("see you at home\nwin a free prize\n")
+    (folder / "objects.txt").write_bytes(_jsonl())
+    (folder / "list.txt").write_bytes(b'[{"text": "a b", "label": 1}]')
+    return [*packed, *(folder / f"{name}.txt" for name in ("lines", "objects", "list"))]
+
+
 def _use_shards(path):
     """Open a tar file as the only shard of a pattern."""
     from bagwise import open_collection
@@ -249,10 +269,17 @@ def _csv(folder):
     (folder / "quoted.csv").write_text(quoted)
     (folder / "tabs.csv").write_text("a;b;class\n1,5;2;x\n3;4;y\n", encoding="utf-8-sig")
     (folder / "wide.csv").write_bytes("naïve,text\n1,ü\n".encode("utf-16"))
+    (folder / "narrow.csv").write_bytes(
+        "Kategorie;Nachricht\na;schöne Grüße\nb;größer\na;süß und sauer\n".encode("cp1252")
+    )
+    (folder / "unnamed.csv").write_text(
+        "ham,see you at home later then\nspam,win a free prize right now\nham,so it is\n"
+    )
+    (folder / "gaps.csv").write_text("a,b,label\n1,,x\nNA,4,y\n3,5,x\n2,?,y\n")
     return [
         write_records(folder / "records.csv", n_each=3),
         write_table(folder / "table.csv", n_each=3),
-        *(folder / name for name in ("quoted.csv", "tabs.csv", "wide.csv")),
+        *(folder / f"{name}.csv" for name in ("quoted", "tabs", "wide", "narrow", "unnamed", "gaps")),
     ]
 
 
@@ -319,7 +346,8 @@ def _zst(folder):
     import pyarrow as pa
 
     (folder / "t.csv.zst").write_bytes(pa.compress(write_records(folder / "r.csv").read_bytes(), "zstd", asbytes=True))
-    return [folder / "t.csv.zst"]
+    (folder / "bomb.csv.zst").write_bytes(pa.compress(b"a," * (1 << 24), "zstd", asbytes=True))
+    return [folder / "t.csv.zst", folder / "bomb.csv.zst"]
 
 
 def _gz(folder):
@@ -510,6 +538,7 @@ TARGETS = {
     "csv": Target("text", ".csv", _csv, _use_collection),
     "tsv": Target("text", ".tsv", _written(("t.tsv", b"text\tlabel\nred apple\tx\ngreen\ty\n")), _use_collection),
     "jsonl": Target("text", ".jsonl", _written(("t.jsonl", _jsonl)), _use_collection),
+    "lines": Target("text", ".txt", _lines, _use_lines),
     "labels": Target("text", ".csv", _written(("l.csv", b"filename,label\na.txt,x\nb.txt,y\n")), _use_labels),
     "manifest": Target("text", ".csv", _written(("m.csv", _manifest_lines)), _use_collection),
     "manifest lines": Target(
