@@ -236,12 +236,13 @@ def _no_numbers(table: Table, wrong: Sequence[str]) -> BagwiseError:
         return _text_column(texts[0], table.strings(texts[0])[:_SAMPLE])
     if texts:
         values = {name: table.strings(name)[:_SAMPLE] for name in texts}
-        likely = next((name for name in texts if _like_texts(values[name])), None)
+        likely = [name for name in texts if _like_texts(values[name])]
         advice = f"Choose columns by {argument('label')}, {argument('id')} and {argument('split')}, and remove others."
-        if likely is not None:
-            few = min((name for name in texts if name != likely), key=lambda name: len(set(values[name])))
-            text, label = argument("text", cut_name(likely)), argument("label", cut_name(few))
-            advice = f"To learn from texts: {text}, with {label}."
+        if likely:
+            others = sorted((name for name in texts if name not in likely), key=lambda name: len(set(values[name])))
+            label = f", with {argument('label', cut_name(others[0]))}" if others else ""
+            joined = f", or {argument('text', cut_name(','.join(likely)))} for all joined" if len(likely) > 1 else ""
+            advice = f"To learn from texts: {argument('text', cut_name(likely[0]))}{joined}{label}."
         return BagwiseError(f"columns {shortened(texts)} hold text, but the words of a table are numbers. {advice}")
     name = wrong[0]
     if len(table.names) == 1 and " " in name.strip():

@@ -20,6 +20,8 @@ __all__ += ["quote_of", "separator_of"]
 
 _SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "pipe": "|", "space": " "}
 _OTHERS = (",", ";", "\t", "|")
+# Spaces in a text that is no name of the only column.
+_WORDS = 4
 # Bytes and rows of a file that are looked at, and bytes that are parsed at a time.
 HEAD, _ROWS, _BLOCK = 1 << 16, 20, 1 << 24
 # Cells that say that a number is missing.
@@ -250,7 +252,7 @@ def has_names(rows: Sequence[Sequence[str]]) -> bool:
 
     1. A row of numbers has none; unless they count the columns, from 0 or 1.
     2. A usual name, such as text or label, is one; so is a string above numbers.
-    3. A cell that is in its column again is none.
+    3. A cell that is in its column again is none, nor is one of several words in the only column.
 
     >>> has_names([["ham", "see you"], ["spam", "win"], ["ham", "ok"]]), has_names([["a", "b"], ["1", "2"]])
     (False, True)
@@ -265,7 +267,7 @@ def has_names(rows: Sequence[Sequence[str]]) -> bool:
         return not filled
     if any(cell.casefold() in _USUAL for cell in filled):
         return True
-    again = False
+    again = len(first) == 1 and first[0].count(" ") >= _WORDS and not first[0].rstrip().endswith((":", "?"))
     for cell, *below in zip(*([row for row in rows if len(row) == len(first)]), strict=True):
         there = {one for one in below if one not in MISSING}
         if cell.strip() and there and not is_number(cell, True) and all(is_number(one, True) for one in there):

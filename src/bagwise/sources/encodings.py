@@ -85,6 +85,14 @@ def decode_text(content: bytes, encoding: str | None) -> str:
         ) from error
 
 
+def _of_two_bytes(content: bytes) -> str | None:
+    """Return the UTF-16 without a mark that a text is in: most of its characters have a zero byte first, or last."""
+    zeros = [content[first:_SAMPLE:2].count(0) for first in (0, 1)]
+    if 10 * max(zeros) <= 3 * min(len(content), _SAMPLE) or min(zeros) * 9 > max(zeros):
+        return None
+    return "utf-16-be" if zeros[0] > zeros[1] else "utf-16-le"
+
+
 def as_utf8(content: bytes, encoding: str | None, what: str) -> tuple[bytes, str, tuple[str, ...]]:
     """Return a text in UTF-8 without a byte-order mark, the encoding it had, and a note if that was guessed.
 
@@ -92,7 +100,8 @@ def as_utf8(content: bytes, encoding: str | None, what: str) -> tuple[bytes, str
     """
     notes: tuple[str, ...] = ()
     content, encoding = _unmarked(content, encoding)
-    if encoding is None and not content.isascii() and (guessed := guess_encoding(content)) is not None:
+    guessed = None if encoding else _of_two_bytes(content) or (None if content.isascii() else guess_encoding(content))
+    if guessed is not None:
         encoding = guessed
         notes = (f"{what} is not UTF-8 and was read as {encoding}, a guess; {argument('encoding')} chooses another.",)
     if encoding is None or codecs.lookup(encoding).name in ("utf-8", "utf-8-sig", "ascii"):

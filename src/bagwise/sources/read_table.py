@@ -85,6 +85,7 @@ _EXCEL_ROWS = 1 << 20
 _LINES = ".txt"
 # Steps of SQLite between looks at the clock.
 _STEPS = 100_000
+_LIST = re.compile(rb"\s*\[\s*\{")
 _SURROGATE = re.compile("[\udc80-\udcff]")
 # What openpyxl raises for files that are not what they should be.
 _EXCEL_DAMAGES = (zipfile.BadZipFile, zlib.error, NotImplementedError, LookupError, ValueError, OSError, EOFError)
@@ -345,6 +346,8 @@ def _format_of(content: bytes) -> str:
         return ".xlsx"
     if content.lstrip()[:1] == b"{":
         return ".jsonl"
+    if _LIST.match(content):
+        raise BagwiseError("it is a list of JSON objects. Write one object in each line of a .jsonl file")
     head = content[:HEAD].decode("utf-8-sig", errors="replace")
     for separator, end in (("\t", ".tsv"), (separator_of(head), ".csv")):
         rows = first_rows(head, separator, '"', _SAMPLE)

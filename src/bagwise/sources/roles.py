@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from bagwise.errors import BagwiseError, argument
+from bagwise.errors import BagwiseError, argument, in_python
 
 __all__ = [
     "SPLIT_FOLDERS",
@@ -118,7 +118,9 @@ def assign_roles(
 def _chosen_column(wanted: str, names: Sequence[str]) -> str:
     name = column_of(wanted, names)
     if name is None:
-        raise BagwiseError(f"there is no column {cut_name(wanted)!r}; there are {shortened(names)}")
+        numbered = list(names) == [str(k + 1) for k in range(len(names))]
+        how = f", numbers; {in_python('header=True', '--header')} takes the first line for names" if numbered else ""
+        raise BagwiseError(f"there is no column {cut_name(wanted)!r}; there are {shortened(names)}{how}")
     return name
 
 

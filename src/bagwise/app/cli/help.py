@@ -30,6 +30,14 @@ def help_all(ctx: typer.Context, asked: bool) -> None:
 class Command(TyperCommand):
     """A command whose options in sections of their own are listed by ``--help-all`` alone."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        """Parse arguments; raise an error for ``--text`` that is given twice, of which one would be dropped."""
+        *_, given = self.make_parser(ctx).parse_args(list(args))
+        if sum(param.name == "text" for param in given) > 1:
+            message = "--text is given twice. Several columns, which are joined, have commas between them: --text a,b"
+            raise typer.BadParameter(message, ctx)
+        return super().parse_args(ctx, args)
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the options by sections."""
         sections: dict[str, list[tuple[str, str]]] = {name: [] for name in _SECTIONS}
