@@ -67,7 +67,8 @@ def as_place(path: Any, options: Mapping[str, Any] | None = None) -> Any:
         return Url(path, dict(options or {}))
     if options:
         raise BagwiseError(f"storage_options= are for URLs, such as s3://bucket/folder; got {os.fspath(path)!r}.")
-    if isinstance(path, str) and _URL.match(path):
+    found = _URL.match(path) if isinstance(path, str) else None
+    if found is not None and found[1] == "://":
         return unquote(urlsplit(path).path) if path.startswith("file:///") else path.split("://", 1)[1]
     return path
 

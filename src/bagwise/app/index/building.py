@@ -27,7 +27,7 @@ from bagwise.app.model.vectorizers import Part, Progress
 from bagwise.app.options import FitOptions
 from bagwise.app.training.folds import FoldModels
 from bagwise.app.training.item_answers import ItemAnswers
-from bagwise.app.training.items import first_labels, open_items, reading_of
+from bagwise.app.training.items import first_labels, open_items, reading_of, with_sheet
 from bagwise.app.training.parts import transform_rows
 from bagwise.distributed.executors import Executor, executor_of
 from bagwise.retrieval.bag_index import BagIndex
@@ -95,7 +95,7 @@ def build_index(
     >>> index.ids, index.search([[0, 1, 6]], k=1)[0][0].id
     (('a', 'b', 'c'), 'c')
     """
-    chosen = FitOptions(**options, storage_options=storage_options).for_source(source)
+    source, chosen = with_sheet(source, FitOptions(**options, storage_options=storage_options).for_source(source))
     executor = executor_of(client, progress)
     collection = open_items(model, source, chosen, executor)
     counted = transform_rows(model.vectorizer, collection, chosen, executor)

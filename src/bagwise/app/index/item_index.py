@@ -34,7 +34,7 @@ from bagwise.app.model.vectorizers import Progress
 from bagwise.app.options import FitOptions
 from bagwise.app.training.folds import FoldModels
 from bagwise.app.training.item_answers import HELD_OUT, ItemAnswers, TopClasses
-from bagwise.app.training.items import first_labels, reading_of
+from bagwise.app.training.items import first_labels, reading_of, with_sheet
 from bagwise.errors import BagwiseError, parameter_name, unknown_name
 from bagwise.retrieval.bag_index import BagIndex
 from bagwise.retrieval.class_blend import BlendSettings, ClassBlend
@@ -175,7 +175,7 @@ class ItemIndex:
         -------
         index : ItemIndex
         """
-        options = FitOptions() if options is None else options
+        source, options = with_sheet(source, FitOptions() if options is None else options)
         by = chosen_by(model, by, metric)
         index = BagIndex(metric=metric or _METRICS[by])
         scores = class_scores(model, histograms) if by in ("classes", "both") and model.heads else None

@@ -35,10 +35,11 @@ from bagwise.sources.opening import (
     open_collection,
 )
 from bagwise.sources.places import Listing, ending
+from bagwise.sources.read_table import split_table
 from bagwise.sources.roles import columns_of
 
 __all__ = ["READING", "count_words", "first_labels", "open_items", "open_source", "reading_of"]
-__all__ += ["step_cache"]
+__all__ += ["step_cache", "with_sheet"]
 
 # Options that an index keeps, of how its items were read.
 READING = tuple(FitOptions().kept("read"))
@@ -67,6 +68,7 @@ def open_source(source: Any, options: FitOptions, executor: Executor | None = No
         raise OptionError("storage_options", message)
     if isinstance(source, Collection):
         return source
+    source, options = with_sheet(source, options)
     source, given = place_of(source, options), reading_options(options) | more
     if not in_memory and not isinstance(source, Url) and _are_for_source(source, options):
         given["storage_options"] = options.storage_options
@@ -87,6 +89,12 @@ def open_source(source: Any, options: FitOptions, executor: Executor | None = No
             f"{options.labels} gives {several.id!r} two labels, {first!r} and {second!r}. Items have one; remove a row."
         )
     return collection
+
+
+def with_sheet(source: Any, options: FitOptions) -> tuple[Any, FitOptions]:
+    """Return the path of an SQLite file, and options with the table that is named behind it."""
+    source, sheet = split_table(source)
+    return source, options if sheet is None else options.with_changes(sheet=sheet)
 
 
 def _are_for_source(source: Any, options: FitOptions) -> bool:
@@ -126,6 +134,7 @@ def open_items(
         given = reading_options(options)
         collection = open_frame_like(source, model.modality, model.options, model.word_names, **given)
     else:
+        source, options = with_sheet(source, options)
         source = _listed(source, options)
         options = options.with_changes(modality=_modality_for(model, source, options))
         _check_modality(model, "texts" if options.modality == "records" else options.modality, os.fspath(source))
