@@ -37,6 +37,7 @@ from bagwise.app.cli.outputs import (
 from bagwise.app.cli.printing import command_line, printable
 from bagwise.app.cli.session import Session
 from bagwise.errors import BagwiseError, unknown_name
+from bagwise.sources.encodings import decode_text
 from bagwise.sources.limits import as_limits
 
 __all__ = ["a_kind", "check_items", "check_map_method", "check_order", "counted", "evaluate", "held_by", "load_model"]
@@ -241,8 +242,6 @@ def with_standard_input(
         return others, list(texts)
     if model.modality != "texts":
         raise BagwiseError(f"- reads a text from standard input, but this model takes {model.modality}. Give a file.")
-    from bagwise.sources.items import decode_text
-
     limits = as_limits(options.limits)
     content = sys.stdin.buffer.read(limits.text_bytes + 1)
     limits.check("text_bytes", len(content), f"standard input has more than {readable_size(limits.text_bytes)}")
