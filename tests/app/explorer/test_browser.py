@@ -42,8 +42,11 @@ def test_the_slider_recuts_the_model(visit, space):
     page.focus("#size-slider")
     page.keyboard.press("ArrowLeft")
     expect(page.locator("main h2").first).to_have_text("9 groups")
+    twice = "slider => [1, 2].map(() => slider.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowLeft'})))"
+    page.locator("#size-slider").evaluate(twice)  # before the first is answered
+    expect(page.locator("main h2").first).to_have_text("7 groups")
     page.reload()
-    expect(page.locator("main h2").first).to_have_text("9 groups")
+    expect(page.locator("main h2").first).to_have_text("7 groups")
     page.click("#size-default")
     expect(page.locator("main h2").first).to_have_text(f"{space.model.n_groups} groups")
 

@@ -71,6 +71,7 @@ const toPlace = (size) => {
 
 function resize(size) {
   const bounded = Math.min(Math.max(size, facts.least_groups), facts.most_groups);
+  number.value = bounded; // the next key goes on from here, also before there is an answer
   const given = Object.fromEntries(parameters());
   if (bounded !== facts.n_groups) delete given.group; // numbers of groups belong to a cut
   go(address(location.pathname, { ...given, n: bounded }), true);
