@@ -433,9 +433,9 @@ def test_equal_bags():
         (lambda: small()["a"], "a slice, a list of numbers or a boolean mask"),
         (lambda: small()[[True, False]], "one entry per bag, 3; got 2"),
         (lambda: small()[[0.5]], "a slice, a list of numbers or a boolean mask"),
-        (lambda: small().subsample(-1), "k must be an integer of at least 0, got -1"),
-        (lambda: small().sample(2.5), "k must be an integer of at least 0, got 2.5"),
-        (lambda: list(small().blocks(0)), "n_rows must be an integer of at least 1, got 0"),
+        (lambda: small().subsample(-1), "k must be at least 0, got -1"),
+        (lambda: small().sample(2.5), "k must be an integer, got 2.5"),
+        (lambda: list(small().blocks(0)), "n_rows must be at least 1, got 0"),
         (lambda: Bags.from_list([[[1]]]).positions_of(0), "have no positions"),
     ],
 )

@@ -196,7 +196,7 @@ def test_nothing_to_describe(descriptor):
         descriptor.transform(np.zeros((20, 30, 3)))
     with pytest.raises(BagwiseError, match=r"got str.*open_collection"):
         descriptor.transform("folder")
-    with pytest.raises(BagwiseError, match="batch_size must be an integer of at least 1, got 0"):
+    with pytest.raises(BagwiseError, match="batch_size must be at least 1, got 0"):
         descriptor.iter_transform(textures(1), batch_size=0)
     with pytest.raises(BagwiseError, match="Unknown on_error: 'ignore'"):
         descriptor.transform(textures(1), on_error="ignore")

@@ -85,7 +85,7 @@ def test_limits(tmp_path):
     with pytest.raises(ItemError, match=r"it takes longer to read, the limit seconds is 1e-09"):
         open_collection(path, limits=Limits(seconds=1e-9))[0].load()
     for option in ("every", "max_frames"):
-        with pytest.raises(BagwiseError, match=rf"{option} must be an integer of at least 1, got 0"):
+        with pytest.raises(BagwiseError, match=rf"{option} must be at least 1, got 0"):
             open_collection(path, **{option: 0})
 
 

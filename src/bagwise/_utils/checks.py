@@ -166,13 +166,6 @@ def as_positions(positions: Any, n_rows: int, where: str = "positions") -> NDArr
     return np.ascontiguousarray(given, dtype=np.float32)
 
 
-def as_count(value: Any, name: str, least: int = 0) -> int:
-    """Return an integer of at least `least` as an int."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise BagwiseError(f"{name} must be an integer of at least {least}, got {value!r}.")
-    return int(value)
-
-
 def generator(random_state: Any) -> np.random.Generator:
     """Convert `random_state`, None, a seed, a Generator or a RandomState (which is advanced), to a Generator."""
     if isinstance(random_state, np.random.RandomState):

@@ -12,7 +12,15 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from bagwise._io.tensors import FileKind, tensor
-from bagwise._utils.checks import as_count, as_numpy, as_offsets, as_positions, as_values, chosen_numbers, generator
+from bagwise._utils.checks import (
+    as_numpy,
+    as_offsets,
+    as_positions,
+    as_values,
+    check_integer,
+    chosen_numbers,
+    generator,
+)
 from bagwise.errors import BagwiseError
 
 __all__ = ["Bags"]
@@ -130,7 +138,7 @@ class Bags:
         array([4, 1])
         """
         parts = [as_numpy(array) for array in arrays]
-        width = None if n_features is None else as_count(n_features, "n_features")
+        width = None if n_features is None else check_integer(n_features, "n_features", 0)
         known_by = "n_features"
         for i, part in enumerate(parts):
             # An empty matrix with columns has a width as well: a wrong one is an error, not an empty bag.
@@ -345,7 +353,7 @@ class Bags:
         -------
         bags : Bags
         """
-        k = as_count(k, "k")
+        k = check_integer(k, "k", 0)
         lengths = self.lengths
         if not (lengths > k).any():
             return self
@@ -372,7 +380,7 @@ class Bags:
         vectors : ndarray of shape (min(k, M), D)
             In the order of the bags.
         """
-        k = as_count(k, "k")
+        k = check_integer(k, "k", 0)
         if k >= self.n_rows:
             return self.values
         rows = generator(random_state).choice(self.n_rows, k, replace=False, shuffle=False)
@@ -393,7 +401,7 @@ class Bags:
         values : ndarray of shape (vectors in the block, D)
             A view.
         """
-        n_rows = as_count(n_rows, "n_rows", least=1)
+        n_rows = check_integer(n_rows, "n_rows", 1)
         first = 0
         while first < len(self):
             full = int(np.searchsorted(self.offsets, self.offsets[first] + n_rows, side="right")) - 1

@@ -17,7 +17,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from bagwise._io.atomic import open_atomically
 from bagwise._io.tensors import TensorWriter, check_file_path
-from bagwise._utils.checks import as_count, as_dtype, as_values
+from bagwise._utils.checks import as_dtype, as_values, check_integer
 from bagwise._utils.memory import parse_size
 from bagwise.bags.bags import FILE, Bags, offsets_of
 from bagwise.errors import BagwiseError
@@ -70,7 +70,7 @@ class BagsWriter:
         dtype: DTypeLike = np.float32,
     ) -> None:
         self.path = check_file_path(path)
-        self.n_features = as_count(n_features, "n_features")
+        self.n_features = check_integer(n_features, "n_features", 0)
         self._dtype = as_dtype(np.float32 if dtype is None else dtype, np.empty(0))
         self._positions: list[NDArray[np.float32]] | None = [] if positions else None
         self._lengths: list[NDArray[np.int64]] = []

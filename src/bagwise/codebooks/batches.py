@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bagwise._utils.backends import backend
-from bagwise._utils.checks import as_count, as_numpy
+from bagwise._utils.checks import as_numpy, check_integer
 from bagwise.bags import Bags
 from bagwise.errors import BagwiseError
 
@@ -129,7 +129,7 @@ class Reservoir:
     """
 
     def __init__(self, k: int, random: np.random.Generator) -> None:
-        self._k = as_count(k, "n_samples", least=1)
+        self._k = check_integer(k, "n_samples", 1)
         self._random = random
         self._held: list[tuple[NDArray[np.float64], NDArray[Any]]] = []  # random numbers, and vectors
         self._n_held = 0

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise._utils.backends import backend
-from bagwise._utils.checks import as_count, generator
+from bagwise._utils.checks import check_integer, generator
 from bagwise._utils.threads import number_of_threads, one_blas_thread, run_over_ranges
 from bagwise.codebooks import _kernels as kernels
 from bagwise.codebooks.batches import sample_vectors
@@ -154,8 +154,8 @@ def kmeans_words(
     -------
     found : KMeansWords
     """
-    n_words, n_init = as_count(n_words, "n_words", least=1), as_count(n_init, "n_init", least=1)
-    max_iter = as_count(max_iter, "max_iter", least=1)
+    n_words, n_init = check_integer(n_words, "n_words", 1), check_integer(n_init, "n_init", 1)
+    max_iter = check_integer(max_iter, "max_iter", 1)
     place = backend("codebooks", device, vectors)
     if len(vectors) < (1 if fewer else n_words):
         few = in_python(f"n_samples={len(vectors)}", str(len(vectors)))

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, NamedTuple, Protocol
 
 import numpy as np
 
-from bagwise._utils.checks import as_count
+from bagwise._utils.checks import check_integer
 from bagwise._utils.progress import ProgressBar
 from bagwise._utils.text import agree
 from bagwise._utils.threads import map_in_order, number_of_threads
@@ -333,7 +333,7 @@ class ItemIterator(Iterator[Any]):
         self._size, self._task = size, task
         self._iterator = self._results()
         if batch_size is not None:
-            self._iterator = self._batches(self._iterator, as_count(batch_size, "batch_size", least=1), join, size)
+            self._iterator = self._batches(self._iterator, check_integer(batch_size, "batch_size", 1), join, size)
 
     @property
     def n_done(self) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise._io.storage import Url
-from bagwise._utils.checks import as_count
+from bagwise._utils.checks import check_integer
 from bagwise._utils.extras import require
 from bagwise._utils.memory import readable_size
 from bagwise.errors import BagwiseError, argument, unknown_name
@@ -273,8 +273,8 @@ def open_videos(
     limits = as_limits(limits)
     decoder = VideoDecoder(
         check_mode(mode),
-        as_count(every, "every", least=1),
-        None if max_frames is None else as_count(max_frames, "max_frames", least=1),
+        check_integer(every, "every", 1),
+        None if max_frames is None else check_integer(max_frames, "max_frames", 1),
         limits,
     )
     endings = chosen_endings(extensions, VIDEO_ENDINGS)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise._utils.checks import as_count
+from bagwise._utils.checks import check_integer
 from bagwise.errors import BagwiseError
 from bagwise.sources.collection import Collection
 from bagwise.sources.item_tables import codes_of
@@ -93,10 +93,10 @@ def _bounds(
     if n is not None and items_per_partition is not None:
         raise BagwiseError(f"Give n or items_per_partition, not both; got {n} and {items_per_partition}.")
     if n is not None:
-        n = min(as_count(n, "n", least=1), total)
+        n = min(check_integer(n, "n", 1), total)
         ends = [-(-total * (k + 1) // n) for k in range(n)]
     else:
-        size = as_count(_ITEMS if items_per_partition is None else items_per_partition, "items_per_partition", least=1)
+        size = check_integer(_ITEMS if items_per_partition is None else items_per_partition, "items_per_partition", 1)
         ends = [min(start + size, total) for start in range(0, total, size)]
     if cuts is not None:
         ends = _nearest(ends, cuts, total)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise._utils.checks import as_count
+from bagwise._utils.checks import check_integer
 from bagwise.app.model.parts import Head
 from bagwise.errors import BagwiseError
 from bagwise.merging.hierarchy import Hierarchy
@@ -115,7 +115,7 @@ def check_flattened(hierarchy: Hierarchy, flattened: Any) -> None:
     """Raise an error unless the merges that lead to a number of groups say nothing but which groups these are."""
     if flattened is None:
         return
-    n = as_count(flattened, "flattened", least=1)
+    n = check_integer(flattened, "flattened", 1)
     n_done = hierarchy.n_words - n
     sound = max(1, hierarchy.min_groups) <= n < hierarchy.n_words and n <= _MOST_GROUPS
     if not sound or not np.isnan(hierarchy.scores[:n_done]).all():

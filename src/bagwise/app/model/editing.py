@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bagwise._utils.checks import as_count, json_copy
+from bagwise._utils.checks import check_integer, json_copy
 from bagwise.app.model.cutting import with_derived_head
 from bagwise.app.model.editor import EDITS, Editor, EditState, has_fixed_groups
 from bagwise.app.model.groups import checked_group_names
@@ -92,7 +92,7 @@ def apply_edits(model: Model, edits: Iterable[Mapping[str, Any]]) -> Model:
 def undo_edits(model: Model, k: int = 1) -> Model:
     """Return a model without its last edits; see `Model.undo`."""
     n = len(model.edits)
-    k = as_count(k, "k, the number of edits to undo,", least=1)
+    k = check_integer(k, "k, the number of edits to undo,", 1)
     if k > n:
         raise BagwiseError(f"This model has {n} edit{'' if n == 1 else 's'}, of which {k} cannot be undone.")
     assert model.unedited is not None  # it has edits

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bagwise._io.storage import Storage, as_place, open_for_writing, with_options_of
-from bagwise._utils.checks import as_count
+from bagwise._utils.checks import check_integer
 from bagwise._utils.extras import require
 from bagwise.app.model.vectorizers import Progress, no_progress
 from bagwise.errors import BagwiseError, in_python
@@ -95,7 +95,7 @@ def write_features(
     written : WrittenFeatures
     """
     require("pyarrow.parquet", "app", "Writing Parquet files")
-    size = as_count(rows_per_part, "rows_per_part", least=1)
+    size = check_integer(rows_per_part, "rows_per_part", 1)
     cache = with_options_of(cache, out, storage_options)
     place = as_place(out, storage_options)
     one_file = os.fspath(place).endswith(".parquet")

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bagwise._io.storage import as_place
-from bagwise._utils.checks import as_count, checked_names, frozen, json_copy
+from bagwise._utils.checks import check_integer, checked_names, frozen, json_copy
 from bagwise._utils.text import how_many
 from bagwise.app.modalities import MODALITIES
 from bagwise.app.modalities.visual import checked_descriptors
@@ -249,7 +249,7 @@ class Model(SmallForms, ModelViews):
 
     def _checked_size(self, n: Any) -> int:
         least, most = self.hierarchy.min_groups, self.flattened or self.hierarchy.n_words
-        n = as_count(n, "n_groups", least=1)
+        n = check_integer(n, "n_groups", 1)
         if not least <= n <= most:
             what = f"{parameter_name('n_groups')} must be from {least} to {most}"
             raise BagwiseError(f"{what}, where the hierarchy can be cut; got {n}.")

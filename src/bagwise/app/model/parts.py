@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise._utils.checks import as_count, as_values, frozen
+from bagwise._utils.checks import as_values, check_integer, frozen
 from bagwise.errors import BagwiseError
 from bagwise.merging.sizes import choose_size
 from bagwise.runtime import LARGEST
@@ -104,7 +104,7 @@ class PathErrors:
                 "A path needs as many errors and standard errors as sizes, at least one; "
                 f"got {', '.join(str(len(column)) for column in columns)}."
             )
-        sizes = [as_count(size, "A size of the path", least=1) for size in columns[0]]
+        sizes = [check_integer(size, "A size of the path", 1) for size in columns[0]]
         if len(set(sizes)) < n:
             raise BagwiseError(f"Sizes of a path must differ, got {sizes}.")
         order = sorted(range(n), key=sizes.__getitem__)
