@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from bagwise import Model, open_collection
 from bagwise.app import FitOptions, ItemIndex, run_fit
-from bagwise.retrieval.group_blend import GroupBlend
+from bagwise.retrieval.blends import GroupBlend
 from bagwise.sources import Collection
 from harness import machine, print_table
 from main_job_data import Items, data_sets, write_split

@@ -112,7 +112,7 @@ MUTANTS = [
     Mutant(
         "index: Euclidean distances are squared",
         "retrieval/histograms.py",
-        "return np.sqrt(keys) if self.kind == plain.EUCLIDEAN else keys",
+        "return np.sqrt(keys) if self.squared else keys",
         "return keys",
         "retrieval/test_bag_index.py",
     ),
@@ -211,7 +211,7 @@ MUTANTS = [
     Mutant(
         "index: the bound on rounding errors is too low",
         "retrieval/screening.py",
-        "error *= 4.0 if kind == CHI2 else 2.0",
+        "error *= 4.0 if metric.kind == CHI2 else 2.0",
         "error *= 1e-3",
         "retrieval/test_screening.py -k lose_no_item",
     ),
@@ -231,21 +231,21 @@ MUTANTS = [
     ),
     Mutant(
         "a query alone finds equal items in another order",
-        "retrieval/_plain.py",
+        "retrieval/blocks.py",
         'nearest = np.argsort(keys, kind="stable")[: out_keys.shape[1]]',
         'nearest = len(keys) - 1 - np.argsort(keys[::-1], kind="stable")[: out_keys.shape[1]]',
         "retrieval/test_bag_index.py -k alone",
     ),
     Mutant(
         "search by words and classes: classes fit every query",
-        "retrieval/class_blend.py",
+        "retrieval/blends.py",
         "fit = (1 + np.tanh(excess / 2)) / 2",
         "fit = np.ones(len(scores))",
         "retrieval/test_class_blend.py app/index/test_item_index.py",
     ),
     Mutant(
         "search by words and classes: the query's own certainty plays no part",
-        "retrieval/class_blend.py",
+        "retrieval/blends.py",
         "return np.minimum(fit, self._most(chances, typical))",
         "return fit",
         "retrieval/test_class_blend.py app/index/test_item_index.py",

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from bagwise import BagIndex
-from bagwise.retrieval.class_blend import BlendSettings, ClassBlend
+from bagwise.retrieval.blends import BlendSettings, ClassBlend
 
 
 def softmax(row, factor):

@@ -17,8 +17,8 @@ from bagwise.app.index.shared_terms import search_shared
 from bagwise.app.model.files import model_bytes
 from bagwise.app.training.item_answers import HELD_OUT, NEW, TRAINING
 from bagwise.metrics import average_precision
+from bagwise.retrieval.blends import BlendSettings
 from bagwise.retrieval.blocks import InvertedBlock
-from bagwise.retrieval.class_blend import BlendSettings
 from bagwise.sources import Collection
 
 N_CLASSES, N_WORDS = 8, 60

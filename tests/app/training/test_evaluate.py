@@ -33,7 +33,7 @@ from bagwise.app.training.group_data import deciding
 from bagwise.app.training.method import choose_method
 from bagwise.app.training.references import _components
 from bagwise.errors import OptionError
-from bagwise.retrieval.class_blend import BlendSettings
+from bagwise.retrieval.blends import BlendSettings
 from bagwise.sources import Collection
 from bagwise.sources.items import SkippedItemsWarning
 from changed_files import read_parts, write_parts

@@ -31,7 +31,7 @@ from bagwise.app.training.items import first_labels, open_items, reading_of, wit
 from bagwise.app.training.parts import transform_rows
 from bagwise.distributed.executors import Executor, executor_of
 from bagwise.retrieval.bag_index import BagIndex
-from bagwise.retrieval.class_blend import ClassBlend
+from bagwise.retrieval.blends import ClassBlend
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import SkippedItemsWarning
 

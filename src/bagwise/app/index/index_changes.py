@@ -20,8 +20,7 @@ from bagwise.app.model.model import Model
 from bagwise.app.training.items import first_labels
 from bagwise.errors import BagwiseError, argument, in_python
 from bagwise.retrieval.bag_index import BagIndex
-from bagwise.retrieval.class_blend import ClassBlend
-from bagwise.retrieval.group_blend import GroupBlend
+from bagwise.retrieval.blends import ClassBlend, GroupBlend
 from bagwise.sources.collection import Collection
 
 __all__ = [

@@ -12,8 +12,7 @@ from bagwise.app.model.vectorizers import as_histograms
 from bagwise.codebooks.normalizing import WordWeighting, normalize_rows
 from bagwise.errors import BagwiseError, argument, in_python, parameter_name, unknown_name
 from bagwise.retrieval.bag_index import BagIndex
-from bagwise.retrieval.class_blend import ClassBlend
-from bagwise.retrieval.group_blend import GroupBlend
+from bagwise.retrieval.blends import ClassBlend, GroupBlend
 
 __all__ = [
     "SIMILARITIES",

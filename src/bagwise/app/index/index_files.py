@@ -21,9 +21,8 @@ from bagwise.app.training.item_answers import ANSWER_TENSORS, UNEDITED_TENSORS, 
 from bagwise.app.training.items import READING
 from bagwise.errors import BagwiseError
 from bagwise.retrieval.bag_index import BagIndex
-from bagwise.retrieval.class_blend import BlendSettings, ClassBlend
+from bagwise.retrieval.blends import BlendSettings, ClassBlend, GroupBlend
 from bagwise.retrieval.files import FILE as FEATURES_FILE
-from bagwise.retrieval.group_blend import GroupBlend
 
 __all__ = ["FILE", "index_from_parts", "index_to_parts", "load_features"]
 

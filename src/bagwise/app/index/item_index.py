@@ -37,8 +37,7 @@ from bagwise.app.training.item_answers import HELD_OUT, ItemAnswers, TopClasses
 from bagwise.app.training.items import first_labels, reading_of, with_sheet
 from bagwise.errors import BagwiseError, parameter_name, unknown_name
 from bagwise.retrieval.bag_index import BagIndex
-from bagwise.retrieval.class_blend import BlendSettings, ClassBlend
-from bagwise.retrieval.group_blend import GroupBlend
+from bagwise.retrieval.blends import BlendSettings, ClassBlend, GroupBlend
 from bagwise.sources.collection import Collection
 from bagwise.sources.frames import is_frame
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bagwise._utils.checks import check_integer
 from bagwise.errors import BagwiseError
-from bagwise.retrieval.group_blend import GroupBlend
+from bagwise.retrieval.blends import GroupBlend
 
 if TYPE_CHECKING:
     from bagwise.app.index.item_index import Found, ItemIndex
