@@ -315,13 +315,10 @@ def test_models_of_folds_give_the_held_out_answers(fit):
 def test_classifiers_of_the_most_groups_are_left_out_where_there_is_no_room(text_fit, monkeypatch, tmp_path):
     every, sizes = FoldModels.of(text_fit.folds, 36), text_fit.model.path.sizes
     needed = [sum(one[n].coef.nbytes for one in every.heads) for n in sizes]
-    statistics = sum(one.values.nbytes for one in every.statistics)
-    for room, n_sizes, kept in (
-        (sum(needed) + statistics, len(sizes), True),
-        (sum(needed) + statistics - 1, len(sizes), False),
-        (sum(needed) - 1, len(sizes) - 1, False),
-        (0, 1, False),
-    ):
+    n_bytes = sum(one.values.nbytes for one in every.statistics)
+    for room in (1 << 20, sum(needed) + n_bytes, sum(needed) + n_bytes - 1, 2 * n_bytes, 2 * n_bytes - 1, 0):
+        kept = n_bytes <= room // 2
+        n_sizes = max(int((np.cumsum(needed) <= room - kept * n_bytes).sum()), 1)
         monkeypatch.setattr("bagwise.app.training.folds.MOST_BYTES", room)
         folds = FoldModels.of(text_fit.folds, 36)
         assert (folds.sizes, bool(folds.statistics)) == (sizes[:n_sizes], kept)

@@ -25,7 +25,7 @@ __all__ = ["FOLD_TENSORS", "NO_FOLD", "FoldModels", "fold_model"]
 
 NO_FOLD = 255
 # Classifiers and statistics that are kept, of all folds together; hierarchies take 4 or 8 bytes a word and fold more.
-MOST_BYTES = 1 << 22
+MOST_BYTES = 1 << 21
 FOLD_TENSORS = {
     "fold_of_item": tensor("uint8", "n_items", optional=True),
     "fold_merges": tensor("uint16 int32", "n_fold_merges", 2, low=0, optional=True),
@@ -46,7 +46,7 @@ class FoldModels:
     heads : tuple of dict
         Of each fold, classifiers by numbers of groups: those of the path, as many as `MOST_BYTES` leaves room for.
     statistics : tuple of GroupStatistics
-        Of each fold, what groups can be merged again from; () if the criterion keeps none, or there is no room.
+        Of each fold, what groups can be merged again from; () if the criterion keeps none, or one that takes too much.
     of_item : ndarray of uint8, shape (n_items,)
         The fold that tested each item; 255 for items that were not cross-validated.
     n_items : int
@@ -70,15 +70,16 @@ class FoldModels:
         of_item, learned = np.full(n_items, NO_FOLD, np.uint8), [one.learned for one in folds]
         for number, fold in enumerate(folds):
             of_item[fold.test] = number
-        room, sizes = MOST_BYTES, list[int]()
-        for size in sorted(learned[0].heads):
-            if (needed := sum(one.heads[size].coef.nbytes for one in learned)) > room and sizes:
-                break
-            room -= needed
-            sizes.append(size)
         statistics = tuple(one.statistics for one in learned if one.statistics is not None)
-        if len(statistics) < len(learned) or sum(one.values.nbytes for one in statistics) > room:
-            statistics = ()
+        n_bytes = sum(one.values.nbytes for one in statistics)
+        if len(statistics) < len(learned) or n_bytes > MOST_BYTES // 2:
+            statistics, n_bytes = (), 0
+        room, sizes = MOST_BYTES - n_bytes, list[int]()
+        for size in sorted(learned[0].heads):
+            room -= sum(one.heads[size].coef.nbytes for one in learned)
+            if room < 0 and sizes:
+                break
+            sizes.append(size)
         heads = tuple({size: one.heads[size] for size in sizes} for one in learned)
         return cls(tuple(one.hierarchy for one in learned), heads, statistics, of_item, int((of_item != NO_FOLD).sum()))
 
