@@ -9,6 +9,7 @@ import pytest
 from filelock import FileLock, Timeout
 
 from bagwise import Model
+from bagwise.app import ItemIndex
 from bagwise.app.cli import groups
 from bagwise.runtime import load
 from commands import as_json, bagwise
@@ -112,12 +113,15 @@ def test_names_that_cannot_be_are_refused(news, tmp_path):
     assert not (tmp_path / "new.bagwise").exists()
 
 
-def test_an_index_is_not_replaced_by_a_model(news, tmp_path):
+def test_groups_of_an_index_are_renamed_in_it(news, tmp_path):
     index = tmp_path / "texts.index"
     bagwise("index", news, news.parent / "texts.csv", "--out", index)
-    before = index.read_bytes()
-    assert "--out" in bagwise("groups", index, "--rename", "1=things", "--force", code=1)
-    assert index.read_bytes() == before
+    before = ItemIndex.load(index)
+    bagwise("groups", index, "--rename", "1=things", "--force")
+    renamed = ItemIndex.load(index)
+    assert renamed.model.given_names == {**before.model.given_names, 1: "things"}
+    assert renamed.ids == before.ids
+    assert renamed.undo().model == before.model
     bagwise("groups", index, "--rename", "1=things", "--out", tmp_path / "named")
     assert Model.load(tmp_path / "named").given_names == {1: "things"}
 

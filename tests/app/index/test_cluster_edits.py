@@ -54,7 +54,7 @@ def edits_of(index):
 def test_edits_change_labels_and_all_are_undone(index, tmp_path):
     edits, states = edits_of(index), [index]
     for edit in edits:
-        states.append(states[-1].edit_clusters([edit]))
+        states.append(states[-1].apply([edit]))
     labels = [state.clusters.labels for state in states]
     before, joined, split, alone, moved = labels[1], labels[2], labels[3], labels[4], labels[5]
     assert states[1].clusters.name(2) == "<b>two</b>"
@@ -76,19 +76,17 @@ def test_edits_change_labels_and_all_are_undone(index, tmp_path):
     same(loaded.clusters, states[-1].clusters)
     for k in range(len(edits) + 1):
         for last in (states[-1], loaded):
-            undone = last.undo_cluster_edits(k) if k else last
+            undone = last.undo(k) if k else last
             same(undone.clusters, states[-1 - k].clusters)
             assert len(undone.clusters.edits) == len(edits) - k
     assert (
-        index.edit_clusters(edits).save(tmp_path / "again.index").read_bytes()
+        index.apply(edits).save(tmp_path / "again.index").read_bytes()
         == loaded.save(tmp_path / "loaded.index").read_bytes()
     )
 
 
 def test_descriptions_are_those_of_the_new_clusters(index):
-    edited = index.edit_clusters(
-        [{"edit": "join_clusters", "clusters": [0, 1]}, {"edit": "split_cluster", "cluster": 0}]
-    )
+    edited = index.apply([{"edit": "join_clusters", "clusters": [0, 1]}, {"edit": "split_cluster", "cluster": 0}])
     for made in (index.clusters, edited.clusters):
         assert made.sizes.sum() == 79
         for cluster in made.describe(index.model):
@@ -97,18 +95,18 @@ def test_descriptions_are_those_of_the_new_clusters(index):
             assert cluster.terms[0].lift > 1
     assert len(set(edited.clusters.names)) == 4
     assert edited.clusters.agreement.nmi == pytest.approx(1)  # the split finds the two kinds again
-    assert index.edit_clusters([{"edit": "join_clusters", "clusters": [0, 1]}]).clusters.agreement.nmi < 0.9
+    assert index.apply([{"edit": "join_clusters", "clusters": [0, 1]}]).clusters.agreement.nmi < 0.9
 
 
 def test_a_name_is_that_of_the_largest_joined_cluster_and_names_differ(index):
     small, large = 3, 0
     for given, wanted in (({small: "s"}, "s"), ({small: "s", large: "l"}, "l"), ({}, None)):
         renames = [{"edit": "rename_cluster", "cluster": k, "name": name} for k, name in given.items()]
-        made = index.edit_clusters([*renames, {"edit": "join_clusters", "clusters": [0, 3]}]).clusters
+        made = index.apply([*renames, {"edit": "join_clusters", "clusters": [0, 3]}]).clusters
         assert made.given_names.get(0) == wanted
-    name = index.edit_clusters([{"edit": "split_cluster", "cluster": 1}]).clusters.names[4]
+    name = index.apply([{"edit": "split_cluster", "cluster": 1}]).clusters.names[4]
     given = [{"edit": "rename_cluster", "cluster": 0, "name": name}, {"edit": "split_cluster", "cluster": 1}]
-    made = index.edit_clusters(given).clusters
+    made = index.apply(given).clusters
     assert len({made.name(k) for k in range(5)}) == 5
 
 
@@ -116,15 +114,15 @@ def test_what_edits_cost_is_measured(index):
     first = measure_clusters(index)
     assert first.error == 0
     assert first.agreement == index.clusters.agreement
-    apart = index.edit_clusters([{"edit": "split_cluster", "cluster": 0}])
+    apart = index.apply([{"edit": "split_cluster", "cluster": 0}])
     found = measure_clusters(apart)
     assert found.error > first.error  # little tells the halves of a kind
     assert found.cohesion > first.cohesion
-    fewer = measure_clusters(index.edit_clusters([{"edit": "join_clusters", "clusters": [0, 1]}]))
+    fewer = measure_clusters(index.apply([{"edit": "join_clusters", "clusters": [0, 1]}]))
     assert fewer.cohesion < first.cohesion
     assert fewer.error == 0
     ids = [index.ids[k] for k in np.flatnonzero(index.clusters.labels == 1)[:5]]
-    wrong = measure_clusters(index.edit_clusters([{"edit": "move_items", "items": ids, "to": 0}]))
+    wrong = measure_clusters(index.apply([{"edit": "move_items", "items": ids, "to": 0}]))
     assert wrong.error == pytest.approx(5 / 79)
     one = measure_clusters(index.with_clusters(1))
     assert (one.error, one.cohesion) == (0, pytest.approx(0))
@@ -132,13 +130,13 @@ def test_what_edits_cost_is_measured(index):
 
 def test_items_that_come_and_go_leave_edits_that_can_be_undone(index):
     edits = edits_of(index)[:5]
-    edited, gone = index.edit_clusters(edits), [f"item{k}" for k in range(0, 80, 3)]
+    edited, gone = index.apply(edits), [f"item{k}" for k in range(0, 80, 3)]
     kept = np.array([k for k in range(80) if k % 3])
     small = edited.remove(gone)
-    np.testing.assert_array_equal(small.undo_cluster_edits(5).clusters.labels, index.clusters.labels[kept])
+    np.testing.assert_array_equal(small.undo(5).clusters.labels, index.clusters.labels[kept])
     more = Collection.from_matrix(np.eye(N_WORDS)[:4] * 9, list("abcd"), [()] * 4)
     grown = edited.add(more, np.eye(N_WORDS)[:4] * 9)
-    undone = grown.undo_cluster_edits(5).clusters
+    undone = grown.undo(5).clusters
     np.testing.assert_array_equal(undone.labels[:80], index.clusters.labels)
     assert (undone.labels[80:] < 4).all()
 
@@ -146,12 +144,12 @@ def test_items_that_come_and_go_leave_edits_that_can_be_undone(index):
 def test_groups_may_be_edited_in_between(index):
     from bagwise.app.index.index_changes import with_model
 
-    edited = index.edit_clusters([{"edit": "join_clusters", "clusters": [0, 1]}])
+    edited = index.apply([{"edit": "join_clusters", "clusters": [0, 1]}])
     model = index.model.apply([{"edit": "join", "n_groups": 8, "groups": [0, 1]}])
-    other = with_model(edited, model).edit_clusters([{"edit": "split_cluster", "cluster": 0}])
+    other = with_model(edited, model).apply([{"edit": "split_cluster", "cluster": 0}])
     assert [one.after for one in other.clusters.edits] == [0, 1]
     assert other.clusters.fits(model)
-    np.testing.assert_array_equal(other.undo_cluster_edits().clusters.labels, edited.clusters.labels)
+    np.testing.assert_array_equal(other.undo().clusters.labels, edited.clusters.labels)
 
 
 @pytest.mark.parametrize(
@@ -174,22 +172,22 @@ def test_groups_may_be_edited_in_between(index):
 )
 def test_wrong_edits_are_refused(index, edit, told):
     with pytest.raises(BagwiseError, match=told):
-        index.edit_clusters([edit])
+        index.apply([edit])
 
 
 def test_what_would_change_nothing_is_refused(index):
     own = [index.ids[k] for k in np.flatnonzero(index.clusters.labels == 1)]
     with pytest.raises(BagwiseError, match="already"):
-        index.edit_clusters([{"edit": "move_items", "items": own[:2], "to": 1}])
+        index.apply([{"edit": "move_items", "items": own[:2], "to": 1}])
     with pytest.raises(BagwiseError, match=r"all items of “.*”\. Join it with the other instead"):
-        index.edit_clusters([{"edit": "move_items", "items": own, "to": 0}])
-    with pytest.raises(BagwiseError, match="have 0 edits, of which 1 cannot be undone"):
-        index.undo_cluster_edits()
-    alone = index.edit_clusters([{"edit": "move_items", "items": own[:1], "to": None}])
+        index.apply([{"edit": "move_items", "items": own, "to": 0}])
+    with pytest.raises(BagwiseError, match="has 0 edits, of which 1 cannot be undone"):
+        index.undo()
+    alone = index.apply([{"edit": "move_items", "items": own[:1], "to": None}])
     with pytest.raises(BagwiseError, match="cannot be split: all of its items have the same words"):
-        alone.edit_clusters([{"edit": "split_cluster", "cluster": 4}])
+        alone.apply([{"edit": "split_cluster", "cluster": 4}])
     with pytest.raises(BagwiseError, match="The index has no clusters"):
-        dataclasses.replace(index, clusters=None).edit_clusters([{"edit": "split_cluster", "cluster": 0}])
+        dataclasses.replace(index, clusters=None).apply([{"edit": "split_cluster", "cluster": 0}])
 
 
 @pytest.mark.parametrize(
@@ -213,8 +211,8 @@ def test_what_would_change_nothing_is_refused(index):
     ],
 )
 def test_damaged_histories_are_refused(index, tmp_path, change):
-    edited = index.edit_clusters([{"edit": "join_clusters", "clusters": [0, 1]}])
-    path = edited.edit_clusters([{"edit": "split_cluster", "cluster": 0}]).save(tmp_path / "edited.index")
+    edited = index.apply([{"edit": "join_clusters", "clusters": [0, 1]}])
+    path = edited.apply([{"edit": "split_cluster", "cluster": 0}]).save(tmp_path / "edited.index")
     header, tensors = FILE.load(path, lambda *parts: parts)
     header["clusters"]["edits"][-1] |= change
     FileKind(FILE.name, None, None).save(path, header, tensors)

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from bagwise._io.locks import locked
+from bagwise._io.storage import Url
 from bagwise._utils.json_text import parse_json
 from bagwise._utils.text import how_many, shortened, unquote_formula
 from bagwise.app.cli.options import LOOK, Force, ModelPath, Raw, command
@@ -47,7 +48,7 @@ def groups(
         list[str] | None,
         typer.Option(
             help="New name of a group, such as 3='space flight', or a CSV or JSON file with numbers and names. Writes "
-            "the model with these names.",
+            "the model with these names, or the index that holds it.",
             metavar="N=NAME|FILE",
         ),
     ] = None,
@@ -61,12 +62,13 @@ def groups(
 
     Lists words, occurrences and weights.
     """
+    from bagwise.app.model.editing import rename_edits
+
     if sort not in _SORTS:
         raise unknown_name("--sort", sort, _SORTS)
     if rename:
         target = model if out is None else out
         check_outputs([target], force)
-        _check_no_index(model, out)
     elif out is not None:
         if out.suffix.lower() not in (".csv", ".json"):
             raise BagwiseError(f"The name of the list must end in .csv or .json; got {out}.")
@@ -79,7 +81,11 @@ def groups(
                 what = f"The model with names would have {n_groups} groups in place of {loaded.n_groups}"
                 raise BagwiseError(f"{what}. Name a new model with --out.")
             loaded = loaded.cut(n_groups)
-        if rename:
+        index = _index_of(model) if rename and out is None else None
+        if index is not None:
+            index = index.apply(rename_edits(loaded, _names(rename or (), loaded)))
+            loaded = index.model
+        elif rename:
             loaded = loaded.rename_groups(_names(rename, loaded))
         found = _sorted(loaded.describe_groups(), sort)
         chosen = found if not group else [found[_place(found, number)] for number in group]
@@ -88,7 +94,9 @@ def groups(
             _print_words(session, chosen)
         else:
             _print_overview(session, chosen, loaded)
-        if rename:
+        if index is not None:
+            session.wrote(index.save(model), "index")
+        elif rename:
             session.wrote(loaded.save(target), "model")
         elif out is not None:
             _write(out, chosen, raw)
@@ -187,12 +195,12 @@ def _write(path: Path, found: Sequence[Any], raw: bool) -> None:
     write_atomically(path, csv_lines([_COLUMNS, *_rows(found)], raw))
 
 
-def _check_no_index(path: Path, out: Path | None) -> None:
-    """Raise an error if a model would replace the index that it is read from."""
+def _index_of(path: Path) -> Any:
+    """Open the index that holds a model; None for the file of a model."""
+    from bagwise.app import ItemIndex
     from bagwise.app.model.files import is_item_index
 
-    if out is None and path.exists() and is_item_index(path):
-        raise BagwiseError(f"{path} is an index, which a model would replace. Name the new model with --out.")
+    return ItemIndex.load(path) if not isinstance(path, Url) and is_item_index(path) else None
 
 
 def _names(given: Sequence[str], model: Any) -> dict[int, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -14,17 +14,17 @@ import numpy as np
 from bagwise._io.locks import locked
 from bagwise._io.stamps import content_stamp
 from bagwise.app.explorer.cluster_editing import ClusterEditing, clusters_of
-from bagwise.app.explorer.items import Items
 from bagwise.app.explorer.workspace import Cut, Workspace
 from bagwise.app.index.cluster_edits import ClusterMeasured, described_edit, with_edited
 from bagwise.app.index.cluster_history import CLUSTER_EDITS
+from bagwise.app.index.editing import check_groups, last_is_of_clusters, with_edited_model, with_head_of
 from bagwise.app.index.index_changes import takes_other_groups, with_model
 from bagwise.app.index.item_clusters import ItemClusters
 from bagwise.app.index.item_index import ItemIndex
 from bagwise.app.index.item_map import ItemMap
 from bagwise.app.model import Model
-from bagwise.app.model.editing import possible_edits, unedited_model
-from bagwise.app.training.item_answers import Measured, Steered, TopClasses
+from bagwise.app.model.editing import possible_edits
+from bagwise.app.training.item_answers import ItemAnswers, Measured
 from bagwise.errors import BagwiseError
 
 __all__ = ["Editor", "Refused", "Shown", "Step", "described"]
@@ -53,8 +53,6 @@ class Step:
     Attributes
     ----------
     model : Model
-    rows : dict
-        For items of an index: their answers, by numbers of groups.
     edit : mapping or None
         None for the state in which the model was opened, or to which edits of an earlier session were undone.
     before : Model or None
@@ -70,10 +68,11 @@ class Step:
         What an edit of clusters did to them; None for other edits.
     of_clusters : bool
         Whether it is an edit of clusters.
+    answers : ItemAnswers or None
+        Those of the index in this state, once it was shown.
     """
 
     model: Model
-    rows: Mapping[int, TopClasses] = field(default_factory=dict)
     edit: Mapping[str, Any] | None = None
     before: Model | None = None
     when: datetime | None = None
@@ -84,6 +83,7 @@ class Step:
     clusters_before: ClusterMeasured | None = None
     clusters_found: ClusterMeasured | None = None
     of_clusters: bool = False
+    answers: ItemAnswers | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,12 +161,11 @@ class Editor:
         self.changed: Callable[[Workspace], None] = lambda space: None
         if index is None and space.items is not None and space.items.stored:
             index = space.items.index
-        answers = None if index is None else index.answers
         self._index = index
-        self._original = answers if answers is None or not space.model.edits else answers.unedited
         self.clustering = ClusterEditing(space.items)
         space.clusters = clusters_of(index, space.items)
-        self._steps = [Step(space.model, {} if answers is None else answers.rows, clusters=space.clusters)]
+        answers = None if index is None else index.answers
+        self._steps = [Step(space.model, clusters=space.clusters, answers=answers)]
         self._undone: list[Step] = []
         self._measures, self.why_not = self._what_measures()
         self._stamp = stamp
@@ -237,38 +236,12 @@ class Editor:
         return Measured.of(items.cut(model).scored(), codes, how)
 
     def _measure(self, step: Step) -> None:
-        """Measure a step, and give its model the classifier that was trained for it, and its items their answers."""
+        """Measure a step, and give its model the classifier that was trained for it."""
         if step.before is not None and step.found_before is None:
             step.found_before = self._measured(step.before)
         step.found = step.found or self._measured(step.model)
-        items, derived = self.space.items, step.model.provenance.get("derived_head")
-        if not step.model.edits:
-            return
-        if isinstance(step.found, Steered) and derived is not None and derived["n_groups"] == step.model.n_groups:
-            step.model = step.found.put_into(step.model)
-        if items is not None and items.stored and step.model.n_groups not in step.rows:
-            row = self._answers(step, items)
-            step.rows = step.rows if row is None else {**step.rows, step.model.n_groups: row}
-
-    def _answers(self, step: Step, items: Items) -> TopClasses | None:
-        """Return answers at the number of groups of a step; None while those of held-out items are not known."""
-        model, held_out = step.model, items.held_out
-        if model.n_groups not in model.heads or (held_out is not None and not isinstance(step.found, Steered)):
-            return None
-        found = TopClasses.empty(1, len(items), len(model.classes))
-        found.put(0, slice(len(items)), items.cut(model).scored())
-        if items.folds is not None and isinstance(step.found, Steered):
-            for target, values in zip(found.arrays, step.found.held_out.arrays, strict=True):
-                target[0, items.folds.tested] = values
-        return found.at(0)
-
-    def _kept_answers(self, model: Model) -> dict[int, TopClasses]:
-        """Return the answers, now and before all edits, at numbers of groups at which another model has the same."""
-        return self._original_answers(model) | _same_groups(self.current.model, model, self.current.rows)
-
-    def _original_answers(self, model: Model) -> dict[int, TopClasses]:
-        original = self._original
-        return {} if original is None else _same_groups(unedited_model(model), model, original.rows)
+        if step.model.edits:
+            step.model = with_head_of(step.found, step.model)
 
     # Editing
 
@@ -288,10 +261,10 @@ class Editor:
             before = self.current.model
             model = _applied(before, _with_names(before, edit))
             made = model.edits[-1]
-            self._check_index(made)
-            kept, now = self._kept_answers(model), datetime.now().astimezone()
-            cut = self.space.cut(made["n_groups"])
-            step = Step(model, kept, made, cut.model, now, described(made, cut), clusters=self.current.clusters)
+            if self._index is not None:
+                check_groups(self._index, made)
+            cut, now = self.space.cut(made["n_groups"]), datetime.now().astimezone()
+            step = Step(model, made, cut.model, now, described(made, cut), clusters=self.current.clusters)
             self._measure(step)
             self._make(step)
 
@@ -329,7 +302,6 @@ class Editor:
         after = self.clustering.measured(index, clusters)
         return Step(
             last.model,
-            last.rows,
             edit,
             last.model,
             datetime.now().astimezone(),
@@ -339,6 +311,7 @@ class Editor:
             clusters_before=before,
             clusters_found=after,
             of_clusters=True,
+            answers=last.answers,
         )
 
     def _make(self, step: Step) -> None:
@@ -363,16 +336,16 @@ class Editor:
     def _before(self, last: Step) -> tuple[Step, Step]:
         """Return the state before the last edit of an earlier session, and the step that makes the edit again."""
         clusters, n_edits = last.clusters, len(last.model.edits)
-        if clusters is not None and clusters.edits and clusters.edits[-1].after >= n_edits:
+        if last_is_of_clusters(last.model, clusters):
             assert self._index is not None
+            assert clusters is not None
             before = self.clustering.undone(self._index)
             edit = clusters.edits[-1].whole(self._index.ids)
             again = replace(last, edit=edit, text=described_edit(edit, before), before=last.model, of_clusters=True)
             return replace(last, clusters=before), again
         if not n_edits:
             raise BagwiseError("There is no edit to undo.")
-        model = last.model.undo()
-        return Step(model, self._kept_answers(model), clusters=clusters), replace(last, edit=last.model.edits[-1])
+        return Step(last.model.undo(), clusters=clusters), replace(last, edit=last.model.edits[-1])
 
     def redo(self, revision: int) -> None:
         """Make the edit again that was undone last."""
@@ -396,13 +369,6 @@ class Editor:
         if revision != self.space.revision:
             raise Refused(409, "The model was changed in another window since this page was loaded. Reload the page.")
 
-    def _check_index(self, edit: Mapping[str, Any]) -> None:
-        if self._index is not None and edit["edit"] != "rename" and not takes_other_groups(self._index):
-            raise BagwiseError(
-                "The items of this index are compared by the groups of its model, which can only be renamed. Edit the "
-                "model's own file, and build the index from it by: bagwise index MODEL SOURCE"
-            )
-
     def _change(self) -> None:
         self._show(self.current, self.space.revision + 1)
         self._save_and_tell()
@@ -424,15 +390,13 @@ class Editor:
 
     def _edited_index(self, step: Step) -> ItemIndex:
         assert self._index is not None
-        answers = self._index.answers
-        if answers is not None:
-            rows = {size: row for size, row in step.rows.items() if size in step.model.heads}
-            original = self._original if step.model.edits else None
-            protocol = answers.protocol if self._original is None else self._original.protocol
-            if protocol and original is not None and rows.keys() - self._original_answers(step.model).keys():
-                protocol = f"{protocol}; edited groups as on the page Steer"
-            answers = answers.replaced(rows, protocol, original)
-        changed = replace(with_model(self._index, step.model), answers=answers)
+        items = self.space.items
+        if step.answers is None:
+            words = items.words if items is not None and items.stored else None
+            changed = with_edited_model(self._index, step.model, words, step.found)
+            step.answers = changed.answers
+        else:
+            changed = replace(with_model(self._index, step.model), answers=step.answers)
         same = step.clusters is self._index.clusters or not self.clustering.of_all(self._index)
         return changed if same else with_edited(changed, step.clusters)
 
@@ -483,18 +447,6 @@ def _applied(model: Model, edit: Mapping[str, Any]) -> Model:
         return model.apply([edit])
     except BagwiseError as error:
         raise error.__cause__ if isinstance(error.__cause__, BagwiseError) else error from None
-
-
-def _same_groups(before: Model, after: Model, rows: Mapping[int, TopClasses]) -> dict[int, TopClasses]:
-    """Return the answers at those numbers of groups at which another model has the same groups and classifiers."""
-    return {
-        size: row
-        for size, row in rows.items()
-        if size in after.heads
-        and size in before.heads
-        and size >= after.hierarchy.min_groups
-        and np.array_equal(before.hierarchy.cut(size), after.hierarchy.cut(size))
-    }
 
 
 def _with_names(model: Model, edit: Mapping[str, Any]) -> dict[str, Any]:

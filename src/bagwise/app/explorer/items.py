@@ -132,11 +132,9 @@ class Items:
     @cached_property
     def steering(self) -> Steering:
         """What measures edits, if there are `folds`."""
-        from bagwise.app.training.steering import Steering  # loads scikit-learn
-
-        folds = self.folds
-        assert folds is not None
-        return Steering(self.index.model, folds, self.words.words(folds.tested), self.codes[folds.tested])
+        found = self.index.steering(self.words)
+        assert found is not None
+        return found
 
     def answered_by(self, model: Model, number: int) -> Model | None:
         """Return the model of the fold that gave the held-out answer for an item; see `ItemIndex.answered_by`."""

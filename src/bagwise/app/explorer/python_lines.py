@@ -378,7 +378,7 @@ def cluster_lines(space: Workspace) -> str:
     if edits:
         listed = "".join(f"    {one.whole(space.ids)!r},\n" for one in edits)
         lines.add(f"edits = [  # that were made by hand\n{listed}]")
-        lines.add(f"again = index.undo_cluster_edits({len(edits)}).edit_clusters(edits)")
+        lines.add(f"again = index.undo({len(edits)}).apply(edits)")
     return str(lines)
 
 

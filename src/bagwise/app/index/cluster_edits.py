@@ -52,7 +52,7 @@ class ClusterMeasured(Measured):
 
 
 def edit_clusters(index: ItemIndex, edit: Mapping[str, Any], data: ClusterData | None = None) -> ItemClusters:
-    """Return the clusters of an index after an edit; see `ItemIndex.edit_clusters`.
+    """Return the clusters of an index after an edit; see `ItemIndex.apply`.
 
     `data` is what items are clustered by; it must be given for indexes that do not hold it, but for names.
     """
@@ -98,7 +98,7 @@ def edit_clusters(index: ItemIndex, edit: Mapping[str, Any], data: ClusterData |
 
 
 def undo_cluster_edit(index: ItemIndex, data: ClusterData | None = None) -> ItemClusters:
-    """Return the clusters of an index before their last edit; see `ItemIndex.undo_cluster_edits`.
+    """Return the clusters of an index before their last edit; see `ItemIndex.undo`.
 
     Items that were added to the index after the edit stay in the cluster that they are in; those of one that the edit
     made go to the one that most of its items came from.

@@ -35,7 +35,7 @@ class ClusterEdit:
     Attributes
     ----------
     edit : mapping
-        As it was made, see `ItemIndex.edit_clusters`; without the items that were moved, which `moved` has.
+        As it was made, see `ItemIndex.apply`; without the items that were moved, which `moved` has.
     given_names : mapping of int to str
         The names that people had given to clusters before.
     moved : ndarray of int32, shape (n_moved, 2)

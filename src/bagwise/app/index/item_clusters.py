@@ -168,7 +168,7 @@ class ItemClusters:
     agreement : Agreement or None
         With labels that were not used.
     edits : tuple of ClusterEdit
-        What people changed, see `ItemIndex.edit_clusters`.
+        What people changed, see `ItemIndex.apply`.
     """
 
     method: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -42,6 +42,7 @@ from bagwise.sources.collection import Collection
 from bagwise.sources.frames import is_frame
 
 if TYPE_CHECKING:
+    from bagwise.app.index.index_words import CountedWords, IndexedWords
     from bagwise.app.index.shared_terms import Shared
     from bagwise.app.model.explanation import Explanation
     from bagwise.app.training.evaluate import Evaluation
@@ -343,7 +344,7 @@ class ItemIndex:
         return shared_terms(self, query, numbers, self.wanted(by), cut)
 
     def answered_by(
-        self, number: int, n_groups: int | None = None, steering: Callable[[], Steering] | None = None
+        self, number: int, n_groups: int | None = None, steering: Callable[[], Steering | None] | None = None
     ) -> Model | None:
         """Return the model that gave the held-out answer for an item, which has not seen it.
 
@@ -370,20 +371,26 @@ class ItemIndex:
         cut, original = self.model.cut(size), unedited_model(self.model)
         if size >= original.hierarchy.min_groups and np.array_equal(original.hierarchy.cut(size), cut.lookup):
             return folds.model(original, number, size)
-        if steering is None:
-            steering = self._steering()
-        return None if steering is None else steering().answered_by(cut, number)
+        found = self.steering() if steering is None else steering()
+        return None if found is None else found.answered_by(cut, number)
 
-    def _steering(self) -> Callable[[], Steering] | None:
-        """Return what makes the folds measure edits; None if words or items for it are missing."""
+    def steering(self, words: IndexedWords | CountedWords | None = None) -> Steering | None:
+        """Return what measures edits by the folds that the index keeps; None without all of their items and words.
+
+        Parameters
+        ----------
+        words : IndexedWords or CountedWords, default=None
+            Of the items. None: as the index holds them.
+        """
         from bagwise.app.index.index_words import IndexedWords
         from bagwise.app.training.steering import Steering  # loads scikit-learn
 
-        words, folds = IndexedWords.of(self), self.folds
+        folds, number = self.folds, {name: k for k, name in enumerate(self.model.classes)}
+        words = IndexedWords.of(self) if words is None else words
         if words is None or folds is None or not folds.complete:
             return None
-        codes = np.array([self.model.classes.index(self.labels[k]) for k in np.flatnonzero(folds.tested).tolist()])
-        return partial(Steering, self.model, folds, words.words(folds.tested), codes)
+        codes = [number.get(self.labels[k] or "", -1) for k in np.flatnonzero(folds.tested).tolist()]
+        return Steering(self.model, folds, words.words(folds.tested), np.array(codes)) if min(codes) >= 0 else None
 
     def explain(self, item: int | str, n_groups: int | None = None, *, content: Any = None) -> Explanation:
         """Explain the answer for an item, by the model that gave it.
@@ -611,13 +618,14 @@ class ItemIndex:
             progress=progress,
         )  # fmt: skip
 
-    def edit_clusters(self, edits: Sequence[Mapping[str, Any]], *, histograms: Any = None) -> ItemIndex:
-        """Change clusters by hand: name, join and split them, move items between them.
+    def apply(self, edits: Iterable[Mapping[str, Any]], *, histograms: Any = None) -> ItemIndex:
+        """Change groups of words and clusters of items by hand.
 
         Parameters
         ----------
-        edits : sequence of mappings
-            One after the other; numbers of clusters are those before the edit:
+        edits : iterable of mappings
+            One after the other. Edits of groups are those of `Model.apply`. Edits of clusters name, join and split
+            them, and move items between them; numbers of clusters are those before the edit:
 
             - ``{"edit": "rename_cluster", "cluster": 3, "name": "space"}``; a name of None takes the given one back.
             - ``{"edit": "join_clusters", "clusters": [3, 7]}``: they get the least number, larger ones move up.
@@ -625,13 +633,15 @@ class ItemIndex:
             - ``{"edit": "move_items", "items": ["a.txt"], "to": 3}``: to another cluster, by their ids; to a new one if
               ``to`` is None.
         histograms : CSR array or ndarray of shape (n_items, n_cells * d), default=None
-            See `with_clusters`.
+            Counts of the words of the items, for indexes that do not hold them, see `with_clusters`.
 
         Returns
         -------
         index : ItemIndex
-            Certainties are those for the new centres, with the sharpness of the clusters that were found.
-            `bagwise.app.index.cluster_edits.measure_clusters` says what an edit is worth.
+            After edits of groups, answers for items stay where groups do. At the new number of groups the classifier is
+            fitted anew, and answers of cross-validation are given anew by the folds that the index keeps; without
+            them, the classifier is derived. Certainties of clusters are those for the new centres;
+            `bagwise.app.index.cluster_edits.measure_clusters` says what an edit of clusters is worth.
 
         Examples
         --------
@@ -640,33 +650,22 @@ class ItemIndex:
         >>> counts = np.array([[4, 1, 0], [5, 2, 0], [1, 0, 5], [0, 0, 4]])
         >>> rows = Collection.from_matrix(counts, list("abcd"), [()] * 4)
         >>> index = ItemIndex.build(fit_model(rows, n_groups=3), rows, counts).with_clusters(2)
-        >>> edited = index.edit_clusters([{"edit": "move_items", "items": ["a"], "to": None},
-        ...                               {"edit": "rename_cluster", "cluster": 2, "name": "alone"}])
+        >>> edited = index.apply([{"edit": "move_items", "items": ["a"], "to": None},
+        ...                       {"edit": "rename_cluster", "cluster": 2, "name": "alone"}])
         >>> edited.clusters.labels.tolist(), edited.clusters.name(2)
         ([2, 0, 1, 1], 'alone')
-        >>> edited.undo_cluster_edits(2).clusters.labels.tolist()
+        >>> edited.undo(2).clusters.labels.tolist()
         [0, 0, 1, 1]
         """
-        from bagwise.app.index.cluster_edits import edit_clusters, with_edited
-        from bagwise.app.index.clustering import cluster_data
+        from bagwise.app.index.editing import apply_edits
 
-        index, data = self, None if histograms is None else cluster_data(self, histograms)
-        for edit in edits:
-            index = with_edited(index, edit_clusters(index, edit, data))
-        return index
+        return apply_edits(self, edits, histograms)
 
-    def undo_cluster_edits(self, k: int = 1, *, histograms: Any = None) -> ItemIndex:
-        """Return the index without the last k edits of its clusters; see `edit_clusters`."""
-        from bagwise.app.index.cluster_edits import undo_cluster_edit, with_edited
-        from bagwise.app.index.clustering import cluster_data
+    def undo(self, k: int = 1, *, histograms: Any = None) -> ItemIndex:
+        """Return the index without its last k edits, of groups and of clusters in the order in which they were made."""
+        from bagwise.app.index.editing import undo_edits
 
-        n = 0 if self.clusters is None else len(self.clusters.edits)
-        if check_integer(k, "k", 1) > n:
-            raise BagwiseError(f"Clusters of this index have {n} edits, of which {k} cannot be undone.")
-        index, data = self, None if histograms is None else cluster_data(self, histograms)
-        for _ in range(k):
-            index = with_edited(index, undo_cluster_edit(index, data))
-        return index
+        return undo_edits(self, k, histograms)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the index to one file, atomically. An existing file is replaced.

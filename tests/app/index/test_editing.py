@@ -1,0 +1,84 @@
+"""Edits of groups and of clusters in one sequence, in Python as in the explorer."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from bagwise import BagwiseError
+from bagwise.app import FitOptions, ItemIndex, run_fit
+from bagwise.app.explorer import open_workspace
+from bagwise.app.index.item_index import index_of_fit
+from small_sources import write_text_folder
+
+EDITS = [
+    {"edit": "join", "n_groups": 6, "groups": [1, 3]},
+    {"edit": "rename_cluster", "cluster": 1, "name": "mine"},
+    {"edit": "join_clusters", "clusters": [0, 2]},
+    {"edit": "split", "n_groups": 5, "group": 0},
+    {"edit": "rename", "n_groups": 6, "group": 2, "name": "named"},
+]
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    folder = write_text_folder(tmp_path_factory.mktemp("edited") / "texts")
+    index = index_of_fit(run_fit(folder, FitOptions(n_groups=6, folds=3)), None, folder, FitOptions()).with_clusters(3)
+    return index.save(folder.parent / "texts.index")
+
+
+def states(index):
+    """All that edits change."""
+    answers = index.answers
+    arrays = [array.tolist() for array in answers.top.arrays]
+    return (
+        index.model,
+        answers.sizes,
+        answers.protocol,
+        arrays,
+        index.clusters.labels.tolist(),
+        index.clusters.given_names,
+    )
+
+
+def test_python_and_the_explorer_make_the_same_index(path, tmp_path):
+    index = ItemIndex.load(path)
+    expected = [states(index.apply(EDITS[:k])) for k in range(len(EDITS) + 1)]
+    space = open_workspace(shutil.copy(path, tmp_path / "one.index"))
+    for k, edit in enumerate(EDITS):
+        space.editor.edit(edit, k)
+        one_by_one = ItemIndex.load(space.editor.path)
+        assert states(one_by_one) == expected[k + 1]
+        assert states(one_by_one.undo(k + 1)) == expected[0]
+        index = index.apply([edit])
+        assert states(index) == expected[k + 1]
+    assert "derived_head" not in index.model.provenance
+    assert 5 in index.undo(2).answers.sizes
+
+
+def test_edits_are_undone_in_their_order(path, tmp_path):
+    index = ItemIndex.load(path)
+    edited = ItemIndex.load(index.apply(EDITS).save(tmp_path / "edited.index"))
+    for k in range(1, len(EDITS) + 1):
+        before = edited.undo(k)
+        assert states(before) == states(index.apply(EDITS[:-k]))
+        assert states(before.apply(EDITS[len(EDITS) - k :])) == states(edited)
+    with pytest.raises(BagwiseError, match="has 5 edits, of which 6 cannot be undone"):
+        edited.undo(6)
+
+
+def test_without_folds_there_are_no_held_out_answers_for_edited_groups(path):
+    index = ItemIndex.load(path)
+    fewer = index.remove(index.ids[:1])
+    assert 5 in index.apply(EDITS[:1]).answers.sizes
+    edited = fewer.apply(EDITS[:1])
+    assert 5 not in edited.answers.sizes
+    assert edited.model.provenance["derived_head"]["n_groups"] == 5
+    same = [n for n in edited.answers.sizes if n in fewer.answers.sizes]
+    for n in same:
+        np.testing.assert_array_equal(edited.answers.rows[n].predicted, fewer.answers.rows[n].predicted)
+    by_groups = index.compared_by_groups(
+        index.model, index.model.group(np.ones((len(index), index.model.hierarchy.n_words)))
+    )
+    with pytest.raises(BagwiseError, match="can only be renamed"):
+        by_groups.apply(EDITS[:1])
