@@ -417,7 +417,8 @@ class ItemIndex:
         >>> from bagwise.app import fit_model
         >>> from bagwise.app.index.item_index import index_of_fit
         >>> from bagwise.app.options import FitOptions
-        >>> rows = Collection.from_matrix(np.array([[4, 1, 0], [1, 0, 5]] * 3), list("abcdef"), ["cat", "dog"] * 3)
+        >>> counts = np.array([[4, 1, 0], [1, 0, 5]] * 3)
+        >>> rows = Collection.from_matrix(counts, list("abcdef"), [("cat",), ("dog",)] * 3)
         >>> index = index_of_fit(fit_model(rows, n_groups=2, folds=3).fit_, None, rows, FitOptions())
         >>> index.explain("a", content=[[4, 1, 0]]).predicted
         'cat'
