@@ -198,7 +198,8 @@ def test_files_of_another_length_are_refused(tmp_path_factory, kind, fraction, m
         refused(kind, path, UNREAD, "cut short|arrays end at|no JSON|does not fill|it is empty")
 
 
-@given(st.sampled_from(sorted(SAVED)), st.floats(0, 1, exclude_max=True), st.integers(0, 255))
+@pytest.mark.parametrize("kind", SAVED)
+@given(fraction=st.floats(0, 1, exclude_max=True), byte=st.integers(0, 255))
 def test_a_changed_byte_is_refused_or_harmless(tmp_path_factory, kind, fraction, byte):
     path, content = tmp_path_factory.mktemp("byte") / "file", bytearray(saved_files()[SAVED[kind]].read_bytes())
     content[int(fraction * len(content))] = byte
@@ -208,5 +209,5 @@ def test_a_changed_byte_is_refused_or_harmless(tmp_path_factory, kind, fraction,
             loaded = load(path)
         except error:
             continue
-        if hasattr(loaded, "cut"):
-            loaded.cut(4)
+        if kind == "bagwise.Model":
+            assert loaded.cut(4).n_groups == 4

@@ -9,7 +9,7 @@ import pytest
 
 from bagwise import Model, open_collection
 from bagwise.app import ItemIndex, plan_fit
-from commands import WAIT_IN_MERGING, as_json, bagwise, process
+from commands import WAIT_IN_MERGING, a_day_later, as_json, bagwise, leftovers, process
 from small_sources import png, texts, write_image_folder, write_records, write_text_folder
 from waiting import PATIENCE, read_until
 
@@ -22,15 +22,6 @@ def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("made")
     bagwise("fit", write_records(folder / "texts.csv"), *SMALL, "--no-page", "--out", folder / "texts.bagwise")
     return folder
-
-
-def leftovers(folder):
-    return sorted(path.name for path in folder.iterdir() if ".part" in path.name or ".old" in path.name)
-
-
-def a_day_later(folder):
-    for name in leftovers(folder):
-        os.utime(folder / name, (1e9, 1e9))
 
 
 def test_a_missing_source(tmp_path):
