@@ -21,10 +21,10 @@ from bagwise import merge_words
 from bagwise.criteria import ClassPosterior, InformationLoss
 from bagwise.kernels import additive_kernel
 from bagwise.merging.engine import Engine
+from bagwise.merging.kernel_rows import KernelTraces
 from bagwise.merging.neighbors import ApproximateNeighbors, ExactNeighbors
 from bagwise.merging.scoring import WeightLoss
 from bagwise.merging.searches.base import Search
-from bagwise.merging.searches.kernel import KernelTraces
 from bagwise.merging.searches.partners import PartnerSearch
 from bagwise.merging.searches.sums import SumSearch
 from harness import PeakMemory, in_fresh_process, machine, peak_memory, print_table, print_targets, timed

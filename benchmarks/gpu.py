@@ -33,7 +33,7 @@ from bagwise.codebooks import assign_words, encode_bags, encode_images, kmeans_w
 from bagwise.criteria import ClassSeparability, InformationLoss
 from bagwise.descriptors import DenseSIFT
 from bagwise.kernels import additive_kernel
-from bagwise.merging.stores.dense import DenseStore
+from bagwise.merging.rows import DenseRows
 from bagwise.topics.inference import Corpus, to_counts
 from encoding import sift_like
 from harness import machine, print_table, print_targets
@@ -329,7 +329,7 @@ def separability(quick: bool, threads: int, d: int) -> list[dict[str, Any]]:
         apart = float(np.abs(found[0].scores / expected.scores - 1).max())
         note = f"{threads} threads; {'the same merges' if same else 'OTHER MERGES'}, scores to {apart:.0e}"
         rows.append(("merge_words on the CPU", took, note))
-        store = DenseStore.from_structures(host, *ClassSeparability().structures(host, y), threads)
+        store = DenseRows.of(host, *ClassSeparability().structures(host, y), threads)
         n_levels = 20
         note = f"scaled from {n_levels} levels, as if rows were packed"
         matrices = cupy.asarray(store.A), cupy.asarray(store.B)

@@ -59,8 +59,8 @@ def measure_search(kind: str, d: int, search: str, repeats: int, levels: int | N
 
     import bagwise
     from bagwise.merging.criteria import ClassSeparability
+    from bagwise.merging.rows import DenseRows
     from bagwise.merging.searches.ratios import SEARCHES
-    from bagwise.merging.stores.dense import DenseStore
 
     bagwise.warmup()
     X, y = make_data(kind, d)
@@ -69,9 +69,7 @@ def measure_search(kind: str, d: int, search: str, repeats: int, levels: int | N
     growth = []
     for _ in range(repeats):
         with PeakMemory() as memory:
-            seconds, store = timed(
-                lambda: DenseStore.from_structures(X, *ClassSeparability().structures(X, y), n_threads=n_jobs)
-            )
+            seconds, store = timed(lambda: DenseRows.of(X, *ClassSeparability().structures(X, y), n_threads=n_jobs))
             forming.append(seconds)
 
             def merge(store=store):

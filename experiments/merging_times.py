@@ -8,8 +8,8 @@ import numpy as np
 
 from bagwise import merge_words
 from bagwise.merging.criteria import ClassSeparability
+from bagwise.merging.rows import DenseRows
 from bagwise.merging.searches.ratios import SEARCHES
-from bagwise.merging.stores.dense import DenseStore
 from experiments.pages import Claim, Section, Table
 from experiments.running import Cell, Options, Results
 
@@ -70,7 +70,7 @@ def measure(counts: tuple[int, int], n_words: int, search: str, repeats: int, un
         memory = max(memory, peak.growth)
         if uniform:
             continue
-        seconds, store = timed(lambda: DenseStore.from_structures(X, *ClassSeparability().structures(X, y)))
+        seconds, store = timed(lambda: DenseRows.of(X, *ClassSeparability().structures(X, y)))
         forming.append(seconds)
         seconds, _ = timed(lambda store=store: _merge(store, search, n_words - 2))
         searching.append(seconds)
@@ -78,7 +78,7 @@ def measure(counts: tuple[int, int], n_words: int, search: str, repeats: int, un
     return found if uniform else found | {"forming": min(forming), "searching": min(searching)}
 
 
-def _merge(store: DenseStore, search: str, n_merges: int) -> None:
+def _merge(store: DenseRows, search: str, n_merges: int) -> None:
     SEARCHES[search](store, 1).advance(np.empty((n_merges, 2), dtype=np.int64), np.empty(n_merges))
 
 

@@ -1,4 +1,4 @@
-"""What the kernels in `bagwise/merging/searches/device*.cu` do, step by step in NumPy: blocks, and exchanges of them.
+"""What the kernels in `bagwise/gpu/cu/merging.cu` do, step by step in NumPy: blocks, and exchanges of them.
 
 A block is an object that reads only its own rows, the matrix or the nodes, and the records of all blocks. Entries that
 a block must not read hold NaN.

@@ -55,7 +55,7 @@ def test_sources_have_the_kernels_that_are_launched():
             launched = set(re.findall(r'_SOURCE\.(?:launch|function)\(f?"(\w+)', text))
             assert launched, path
             for kernel in launched:
-                assert re.search(rf"__global__ void {kernel}\(", code), (source, kernel)
+                assert re.search(rf"__global__ void (__launch_bounds__\([\d, ]+\) )?{kernel}\(", code), (source, kernel)
 
 
 def test_it_is_imported_without_libraries_for_devices():

@@ -19,8 +19,8 @@ from bagwise.merging.pooling import pool
 from bagwise.merging.refining import merge_refined, nearest_means
 from bagwise.merging.scoring import WeightLoss
 from bagwise.merging.searches.partners import PartnerSearch
+from bagwise.merging.searches.sorted import SortedSearch
 from bagwise.merging.searches.sums import SumSearch
-from bagwise.merging.searches.weights import SortedSearch
 from bagwise.merging.teacher import ScoreMoments, Teacher, balanced_weights, group_weights, mean_squares, mean_weights
 from helpers import topic_counts
 

@@ -3,6 +3,7 @@
 import itertools
 import re
 import sys
+from importlib.resources import files
 
 import numpy as np
 import pytest
@@ -12,16 +13,16 @@ import device_mirror
 from bagwise import BagwiseError, WordMerger, merge_words
 from bagwise._utils.devices import to_host
 from bagwise.criteria import ClassSeparability, GraphPair, NonparametricDiscriminant, SemiSupervised
+from bagwise.gpu import merging as gpu
+from bagwise.gpu.merging import DeviceRows
 from bagwise.merging.criteria.information import InformationLoss
 from bagwise.merging.engine import Engine
-from bagwise.merging.scoring import Information, MultinomialEvidence
-from bagwise.merging.searches.device import _BYTES_A_RECORD, _BYTES_A_ROW, _BYTES_A_SUM, _ROWS_COMPARED, _source
+from bagwise.merging.rows import DenseRows
+from bagwise.merging.scoring import INFORMATION, Information, MultinomialEvidence
 from bagwise.merging.searches.partners import PartnerSearch
 from bagwise.merging.searches.ratios import BoundSearch, equal_merges
-from bagwise.merging.stores.dense import DenseStore
-from bagwise.merging.stores.device import DeviceStore
 from bagwise.merging.structures import GraphLaplacian
-from device_mirror import DEAD, EAGER, MOST_SCANNED, MirrorBoundSearch, MirrorPartnerSearch
+from device_mirror import DEAD, EAGER, MOST_SCANNED, TINY, MirrorBoundSearch, MirrorPartnerSearch
 from test_devices import fake_cupy
 
 
@@ -41,7 +42,7 @@ def dense_data(kind, d, n=24, seed=0):
 
 
 def matrices(X, y):
-    return DenseStore.from_structures(X, *ClassSeparability().structures(X, y))
+    return DenseRows.of(X, *ClassSeparability().structures(X, y))
 
 
 def run(search, d, n_launches=1):
@@ -86,7 +87,7 @@ def test_steps_of_the_bound_kernel_with_a_graph_of_negative_weights():
     A, B = (F.T @ F for F in rng.normal(size=(2, 5, 40)))
     A -= 0.5 * np.outer(A[0], A[0]) / A[0, 0]
     A -= 3.0 * np.eye(40)
-    expected, expected_scores = run(BoundSearch(DenseStore(A.copy(), B.copy())), 40)
+    expected, expected_scores = run(BoundSearch(DenseRows(A.copy(), B.copy())), 40)
     merges, scores = run(MirrorBoundSearch(np.stack([A, B], axis=2), 9), 40, 2)
     np.testing.assert_array_equal(merges, expected)
     np.testing.assert_allclose(scores, expected_scores, rtol=1e-10)
@@ -132,15 +133,17 @@ def test_steps_of_the_kernel_of_sums_find_the_merges_of_the_cpu(kind, d, share, 
 
 
 def test_the_mirror_and_the_module_have_the_numbers_of_the_kernels():
-    source = _source()
+    source = (files("bagwise.gpu") / "cu" / "merging.cu").read_text("utf-8")
     defined = dict(re.findall(r"#define (\w+) (\S+)\n", source))
-    assert int(defined["MOST_SCANNED"]) == MOST_SCANNED == _ROWS_COMPARED
+    assert int(defined["MOST_SCANNED"]) == MOST_SCANNED == gpu._ROWS_COMPARED
     assert float(defined["EAGER"]) == EAGER
-    assert int(defined["BYTES_A_SUM"]) == _BYTES_A_SUM
-    assert 8 * int(defined["DOUBLES_A_ROW"]) + 12 == _BYTES_A_ROW
+    assert float(defined["TINY"]) == gpu._TINY == TINY
+    assert INFORMATION == gpu.INFORMATION
+    assert int(defined["BYTES_A_SUM"]) == gpu._BYTES_A_SUM
+    assert 8 * int(defined["DOUBLES_A_ROW"]) + 12 == gpu._BYTES_A_ROW
     assert int(defined["DEAD"], 16) == DEAD
-    assert f"static_assert(sizeof(RatioRecord) == {_BYTES_A_RECORD}" in source
-    assert f"static_assert(sizeof(SumRecord) == {_BYTES_A_RECORD}" in source
+    assert f"static_assert(sizeof(RatioRecord) == {gpu._BYTES_A_RECORD}" in source
+    assert f"static_assert(sizeof(SumRecord) == {gpu._BYTES_A_RECORD}" in source
 
 
 @pytest.mark.parametrize("kind", ["real", "counts", "weighted", "graphs", "neighbours", "partly labelled"])
@@ -155,9 +158,9 @@ def test_a_and_b_formed_with_either_array_module_are_those_of_the_cpu(xp, kind):
         "partly labelled": SemiSupervised(),
     }.get(kind, ClassSeparability())
     structures = criterion.structures(X, labels, **weights)
-    dense = DenseStore.from_structures(X, *structures)
+    dense = DenseRows.of(X, *structures)
     for given in (xp.asarray(X), sp.csr_array(X)):
-        store = DeviceStore.from_structures(given, *structures, xp=xp)
+        store = DeviceRows.of(given, *structures, xp=xp)
         upper = np.triu_indices(30)
         for which, matrix in enumerate((dense.A, dense.B)):
             found = to_host(store.matrix)[..., which]
@@ -165,7 +168,7 @@ def test_a_and_b_formed_with_either_array_module_are_those_of_the_cpu(xp, kind):
             np.testing.assert_allclose(store.diagonals()[which], np.diag(matrix), rtol=1e-12)
     if kind == "counts":  # sums of integers have no rounding
         np.testing.assert_array_equal(found[upper], dense.B[upper])
-    copied = DeviceStore.from_matrices(dense.A, dense.B, xp=xp)
+    copied = DeviceRows.of_matrices(dense.A, dense.B, xp=xp)
     np.testing.assert_array_equal(to_host(copied.matrix)[..., 0][upper], dense.A[upper])
 
 
@@ -174,11 +177,11 @@ def test_words_are_merged_in_order_where_no_merge_is_better(xp, ratio, expected)
     F = np.random.default_rng(1).normal(size=(5, 12))
     B = F.T @ F
     A = np.diag(np.arange(12.0)) + B if ratio is None else ratio * B
-    found = equal_merges(DeviceStore(xp.asarray(np.stack([A, B], axis=2))))
+    found = equal_merges(DeviceRows(xp.asarray(np.stack([A, B], axis=2))))
     assert (found is not None) == expected
     if found is not None:
         merges, scores = run(found, 12)
-        other = equal_merges(DenseStore(A, B))
+        other = equal_merges(DenseRows(A, B))
         assert other is not None
         expected_merges, expected_scores = run(other, 12)
         np.testing.assert_array_equal(merges, expected_merges)
@@ -190,7 +193,7 @@ def test_matrices_of_a_users_criterion_must_be_finite(xp):
     preferred, _ = ClassSeparability().structures(X, y)
     undesired = GraphLaplacian(np.full((24, 24), 1e308))
     with np.errstate(over="ignore", invalid="ignore"), pytest.raises(BagwiseError, match="undesired matrix of Mine"):
-        DeviceStore.from_structures(xp.asarray(X), preferred, undesired, xp=xp, who="Mine")
+        DeviceRows.of(xp.asarray(X), preferred, undesired, xp=xp, who="Mine")
 
 
 def test_without_cupy_the_error_names_the_extra(monkeypatch):
@@ -255,10 +258,10 @@ def cupy():
     ],
 )
 def test_the_bound_kernel_finds_the_merges_of_the_cpu(cupy, kind, d, n_launches):
-    from bagwise.merging.searches.device import DeviceBoundSearch
+    from bagwise.gpu.merging import DeviceBoundSearch
 
     store = matrices(*dense_data(kind, d, 40))
-    search = DeviceBoundSearch(DeviceStore.from_matrices(store.A, store.B, xp=cupy))
+    search = DeviceBoundSearch(DeviceRows.of_matrices(store.A, store.B, xp=cupy))
     merges, scores = run(search, d, n_launches)
     cpu = BoundSearch(store)
     assert search.start_score == pytest.approx(cpu.start_score, rel=1e-12)
@@ -274,7 +277,7 @@ def test_the_bound_kernel_finds_the_merges_of_the_cpu(cupy, kind, d, n_launches)
     [("real", 1500, 20, 1), ("real", 300, 7, 4), ("counts", 150, 5, 2), ("real", 60, 700, 2), ("real", 2, 3, 1)],
 )
 def test_the_kernel_of_sums_finds_the_merges_of_the_cpu(cupy, kind, d, n_classes, n_launches):
-    from bagwise.merging.searches.device import DevicePartnerSearch
+    from bagwise.gpu.merging import DevicePartnerSearch
 
     scoring = Information(joint_of(kind, d, n_classes))
     d = len(scoring.states)
@@ -368,7 +371,7 @@ def test_bad_data_on_a_device_are_refused(cupy):
         with pytest.raises(BagwiseError, match=message):
             merge_words(given, y[: len(given)], criterion="csm")
     with pytest.raises(BagwiseError, match=r"Merging 2000000 words: two matrices .* need .* on the device"):
-        DeviceStore.from_structures(sp.csr_array((24, 2_000_000)), *ClassSeparability().structures(X, y), xp=cupy)
+        DeviceRows.of(sp.csr_array((24, 2_000_000)), *ClassSeparability().structures(X, y), xp=cupy)
     with pytest.raises(BagwiseError, match=r"memory_limit|Merging 8 words"):
         merge_words(cupy.asarray(X), y, criterion="csm", memory_limit=100)
     assert Engine(InformationLoss()).load(cupy.asarray(X), y).run().n_words == 8

@@ -15,8 +15,8 @@ from bagwise.merging.engine import Engine, merge_scoring
 from bagwise.merging.group_statistics import PAIRS, SUMS, GroupStatistics
 from bagwise.merging.refining import merge_refined
 from bagwise.merging.regrouping import joined_sets
+from bagwise.merging.rows import DenseRows
 from bagwise.merging.scoring import Information, WeightLoss
-from bagwise.merging.stores.dense import DenseStore
 from model_cases import random_hierarchy
 
 NONE = np.empty((0, 2), dtype=np.int64)
@@ -31,7 +31,7 @@ def data(n=90, d=300, n_classes=4, seed=0):
 def exact(criterion, X, y):
     """The statistics of all words, without rounding to float32."""
     engine = Engine(criterion).load(X, y)
-    return engine.data.scoring() if criterion in SUMS else DenseStore(*engine.data.matrices_of(np.arange(X.shape[1])))
+    return engine.data.scoring() if criterion in SUMS else DenseRows(*engine.data.matrices_of(np.arange(X.shape[1])))
 
 
 @pytest.mark.parametrize("criterion", ["aib", "classifier", "clusters", "mlt", "csm", "nda"])
@@ -139,9 +139,9 @@ def slow_merges(score, n, refused, held, closed, n_groups):
 
 def check_merges(groups, merges, refused, kept):
     """Each merge is allowed, and no allowed one is better; after the last none is allowed."""
-    n = groups.n_words
+    n = groups.size
     live, apart = ~kept, np.eye(n, dtype=bool) | refused
-    if of_pairs := isinstance(groups, DenseStore):
+    if of_pairs := isinstance(groups, DenseRows):
         A, B = groups.A.copy(), groups.B.copy()
     else:
         states, terms = groups.states.copy(), groups.terms(groups.states)

@@ -10,7 +10,7 @@ from bagwise import BagwiseError, WordMerger, merge_words
 from bagwise.criteria import LocalityPreserving, NonparametricDiscriminant
 from bagwise.kernels import KERNELS, AdditiveKernel, additive_kernel
 from bagwise.merging.criteria import resolve_criterion
-from bagwise.merging.searches.kernel import KernelTraces
+from bagwise.merging.kernel_rows import KernelRows, KernelTraces
 from bagwise.merging.searches.ratios import SEARCHES
 from bagwise.merging.structures import BetweenClasses, Combination, GraphLaplacian, Residuals, TotalScatter
 from helpers import labelled_counts, laplacian
@@ -138,19 +138,15 @@ def test_searches_agree_and_sparse_equals_dense(kernel, criterion):
             np.testing.assert_allclose(other.scores, first.scores, rtol=1e-9)
 
 
-def test_the_kernel_search_with_the_linear_kernel_is_the_plain_engine():
+def test_rows_of_the_linear_kernel_are_the_plain_engine():
     """Entries computed from values must give what adding rows gives."""
-    from bagwise.merging.searches.kernel import KernelSearch
-
     rng = np.random.default_rng(0)
     X, y = rng.random((20, 40)), np.arange(20) % 2
-    preferred, undesired = resolve_criterion("csm").structures(X, y)
+    structures = resolve_criterion("csm").structures(X, y)
     traces = KernelTraces("linear", X.min(), X.sum(axis=1).max())
     plain = merge_words(X, y, criterion="csm")
     for name in SEARCHES:
-        search = KernelSearch(
-            X.T, lambda v: (traces.trace(preferred, v), traces.trace(undesired, v)), lambda s, n=name: SEARCHES[n](s)
-        )
+        search = SEARCHES[name](KernelRows(X.T, lambda values: [traces.trace(one, values) for one in structures]))
         pairs, scores = np.empty((39, 2), dtype=np.int64), np.empty(39)
         search.advance(pairs[:10], scores[:10])
         search.advance(pairs[10:], scores[10:])

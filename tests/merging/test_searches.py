@@ -8,19 +8,19 @@ from hypothesis import strategies as st
 from bagwise import BagwiseError, merge_words
 from bagwise.criteria import GraphPair, NonparametricDiscriminant
 from bagwise.merging.criteria import resolve_criterion
+from bagwise.merging.rows import DenseRows
 from bagwise.merging.searches import _bound_kernels, ratios
 from bagwise.merging.searches.ratios import SEARCHES
-from bagwise.merging.stores.dense import DenseStore
 from helpers import assert_greedy, greedy_merges, labelled_counts, laplacian, topic_counts
 
 
 def store_of(X, y, criterion="csm"):
-    return DenseStore.from_structures(X, *resolve_criterion(criterion).structures(X, y))
+    return DenseRows.of(X, *resolve_criterion(criterion).structures(X, y))
 
 
 def run(name, A, B, n_merges=None, chunks=(), n_threads=1):
     """Merge from copies of A and B; returns the merges, the scores and the search."""
-    search = SEARCHES[name](DenseStore(A.copy(), B.copy()), n_threads)
+    search = SEARCHES[name](DenseRows(A.copy(), B.copy()), n_threads)
     n_merges = len(A) - 1 if n_merges is None else n_merges
     pairs, scores = np.empty((n_merges, 2), dtype=np.int64), np.empty(n_merges)
     start = 0
@@ -165,10 +165,11 @@ def test_the_state_stays_consistent(name):
     rng = np.random.default_rng(0)
     X, y = topic_counts(rng, 40, 60)
     structures = resolve_criterion("csm").structures(X, y)
-    store = DenseStore.from_structures(X, *structures)
+    store = DenseRows.of(X, *structures)
     for n_merges in (0, 1, 10, 30, 50, 59):
         pairs, scores, search = run(name, store.A, store.B, n_merges)
-        state, slots = search._state, search._slots
+        state = search._state
+        slots = state.bounds if name == "bound" else state
         live = np.flatnonzero(slots.order[: slots.counts[0]] < 2**62)
         assert len(live) == 60 - n_merges
         Y = X.copy()
@@ -307,4 +308,4 @@ def test_unknown_searches_are_named():
 def test_polar_says_how_many_words_it_takes(monkeypatch):
     monkeypatch.setattr(ratios, "_MOST_POLAR_WORDS", 4)
     with pytest.raises(BagwiseError, match="up to 4 words, got 5"):
-        SEARCHES["polar"](DenseStore(np.eye(5), np.eye(5)))
+        SEARCHES["polar"](DenseRows(np.eye(5), np.eye(5)))

@@ -10,14 +10,12 @@ from hypothesis import strategies as st
 
 from bagwise import BagwiseError, WordMerger, WordMergerCV, merge_words
 from bagwise.criteria import NonparametricDiscriminant
-from bagwise.merging import engine
+from bagwise.merging import lazy_rows
 from bagwise.merging.criteria import resolve_criterion
-from bagwise.merging.engine import _choose_store as choose_store
+from bagwise.merging.lazy_rows import KeptRows, LazyRows, make_product
+from bagwise.merging.rows import DenseRows, choose_store
 from bagwise.merging.searches import _bound_kernels as kernels
-from bagwise.merging.searches.ratios import FactoredSearch, equal_merges
-from bagwise.merging.stores import factored
-from bagwise.merging.stores.dense import DenseStore
-from bagwise.merging.stores.factored import FactoredStore, KeptRows, make_factored_store, make_product
+from bagwise.merging.searches.ratios import SEARCHES, BoundSearch, equal_merges
 from bagwise.merging.structures import BetweenClasses, Combination, Factor, GraphLaplacian, Residuals, TotalScatter
 from helpers import assert_greedy, greedy_merges, labelled_counts, laplacian, topic_counts
 
@@ -27,7 +25,7 @@ RATIOS = ["csm", "nda", "mfa", "lde", "lpp", "semi_supervised"]
 @pytest.fixture(params=["dense", "sparse"])
 def factors(request, monkeypatch):
     """What the sparse store makes of dense data: `DenseProduct` of all, or `SparseProduct`."""
-    monkeypatch.setattr(factored, "_FILLED", 0.0 if request.param == "dense" else 2.0)
+    monkeypatch.setattr(lazy_rows, "_FILLED", 0.0 if request.param == "dense" else 2.0)
 
 
 def all_structures(rng, n):
@@ -194,11 +192,11 @@ def test_same_hierarchy_on_texts(n_bytes_kept):
     X, y = topic_counts(np.random.default_rng(0), 150, 700, n_topics=20, length=200)
     structures = resolve_criterion("csm").structures(X, y)
     X = X[:, X.any(axis=0)]
-    store = make_factored_store(sp.csr_array(X), structures, None)
+    store = LazyRows.of(sp.csr_array(X), structures, None)
     sparse = [product for _, product in store._products if hasattr(product, "kept")]
     assert len(sparse) == 1
     sparse[0].kept.n_bytes = n_bytes_kept
-    search = FactoredSearch(store)
+    search = BoundSearch(store)
     pairs, scores = np.empty((X.shape[1] - 1, 2), dtype=np.int64), np.empty(X.shape[1] - 1)
     search.advance(pairs, scores)
     dense = merge_words(X, y, store="dense", criterion="csm")
@@ -234,8 +232,8 @@ def test_bounds_are_never_below_what_a_row_offers():
     X, y = topic_counts(np.random.default_rng(0), 60, 150, n_topics=20)
     X = X[:, X.any(axis=0)]
     structures = resolve_criterion("csm").structures(X, y)
-    search = FactoredSearch(make_factored_store(X, structures, None))
-    bounds, store = search._bounds, search._store
+    search = BoundSearch(LazyRows.of(X, structures, None))
+    bounds, store = search._bounds, search._rows
     pairs, scores = np.empty((1, 2), dtype=np.int64), np.empty(1)
     lost = 0
     for _ in range(X.shape[1] - 10):
@@ -255,7 +253,7 @@ def test_bounds_are_never_below_what_a_row_offers():
 
 @pytest.mark.usefixtures("factors")
 def test_the_same_whatever_the_number_of_threads(monkeypatch):
-    monkeypatch.setattr(factored, "_HEAVY", 100)  # rows in parts
+    monkeypatch.setattr(lazy_rows, "_HEAVY", 100)  # rows in parts
     X, y = topic_counts(np.random.default_rng(0), 50, 300)
     X = X / (1 + X.sum(axis=1, keepdims=True))  # sums that depend on their order
     one, two = (merge_words(X, y, store="sparse", n_jobs=n, criterion="csm") for n in (1, 2))
@@ -301,7 +299,7 @@ def test_equals_among_many_words(case, monkeypatch):
         "equal words": (np.repeat(rng.poisson(2, (60, 1)), 700, axis=1) * 1.0, np.arange(60) % 3),
     }[case]
     dense = merge_words(X, y, store="dense", criterion="csm")
-    monkeypatch.setattr(engine, "FactoredSearch", None)  # no search is needed
+    monkeypatch.setitem(SEARCHES, "bound", None)  # no search is needed
     other = merge_words(X, y, store="sparse", criterion="csm")
     np.testing.assert_array_equal(other.merges, dense.merges)
     np.testing.assert_allclose(other.scores, dense.scores, rtol=1e-9, atol=1e-12)
@@ -312,18 +310,18 @@ def test_the_sparse_store_takes_the_memory_it_says():
     structures = resolve_criterion("csm").structures(X, y)
     for data, most in ((X, 1.2), (sp.csr_array(X), 5.2)):  # of sparse data both orders, and one while it is made
         tracemalloc.start()
-        make_factored_store(data, structures, "10MB")
+        LazyRows.of(data, structures, "10MB")
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak < most * X.nbytes
         with pytest.raises(BagwiseError, match="sparse store"):
-            make_factored_store(data, structures, 0.7 * X.nbytes)
+            LazyRows.of(data, structures, 0.7 * X.nbytes)
 
 
 def test_dense_data_are_kept_in_the_form_that_takes_less():
     structures = resolve_criterion("csm").structures(np.zeros((30, 5)), np.arange(30) % 2)
     for X, is_sparse in ((np.eye(30), True), (np.ones((30, 30)), False), (sp.csr_array(np.ones((30, 30))), True)):
-        kinds = {type(product).__name__ for _, product in make_factored_store(X, structures, None)._products}
+        kinds = {type(product).__name__ for _, product in LazyRows.of(X, structures, None)._products}
         assert ("SparseProduct" in kinds) == is_sparse
 
 
@@ -338,9 +336,9 @@ def test_the_test_for_equals_looks_beyond_the_diagonal():
     A = np.eye(4)
     B = np.eye(4)
     B[0, 1] = B[1, 0] = 0.5
-    assert equal_merges(DenseStore(A, B)) is None
+    assert equal_merges(DenseRows(A, B)) is None
     root = np.linalg.cholesky(B).T
-    store = FactoredStore([make_product(Factor(A, A))], [make_product(Factor(root, root))], 4)
+    store = LazyRows([make_product(Factor(A, A))], [make_product(Factor(root, root))], 4)
     assert equal_merges(store) is None
 
 

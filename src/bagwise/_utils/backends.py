@@ -13,7 +13,7 @@ import numpy as np
 
 from bagwise._utils.devices import device_module
 
-__all__ = ["BACKENDS", "Codebooks", "Kernels", "Retrieval", "Topics", "backend"]
+__all__ = ["BACKENDS", "Codebooks", "Kernels", "Merging", "Retrieval", "Topics", "backend"]
 
 
 class Codebooks(Protocol):
@@ -67,6 +67,24 @@ class Kernels(Protocol):
         """Compute the kernel between the rows of X and of Y (None: X), where X is."""
 
 
+class Merging(Protocol):
+    """Rows of A and B over words, and the searches for the best pair of words."""
+
+    def rows_of_samples(
+        self, X: Any, structures: Any, store: str, memory_limit: Any, n_threads: int, who: str | None
+    ) -> Any:
+        """Form A and B of data, see `bagwise.merging.rows.RatioRows`."""
+
+    def rows_of_matrices(self, A: Any, B: Any, who: str) -> Any:
+        """Take A and B that were formed before."""
+
+    def ratio_search(self, rows: Any, name: str, n_threads: int, show_progress: bool) -> Any:
+        """Start a search for trace ratios, see `bagwise.merging.searches.base.Search`."""
+
+    def sum_search(self, scoring: Any, n_threads: int = 1, show_progress: bool = False) -> Any:
+        """Start a search for an additive score."""
+
+
 class Retrieval(Protocol):
     """Dense rows of an index."""
 
@@ -103,6 +121,7 @@ class Topics(Protocol):
 BACKENDS = {
     "codebooks": ("bagwise.codebooks.host", "bagwise.gpu.codebooks"),
     "kernels": ("bagwise.kernels.additive", "bagwise.gpu.kernels"),
+    "merging": ("bagwise.merging.searches", "bagwise.gpu.merging"),
     "retrieval": ("bagwise.retrieval.screening", "bagwise.gpu.retrieval"),
     "topics": ("bagwise.topics.inference", "bagwise.gpu.topics"),
 }

@@ -16,7 +16,15 @@ from bagwise._utils.extras import require
 from bagwise._utils.memory import readable_size
 from bagwise.errors import BagwiseError
 
-__all__ = ["check_device_memory", "device_module", "free_device_memory", "is_on_device", "to_device", "to_host"]
+__all__ = [
+    "check_device_memory",
+    "check_on_device",
+    "device_module",
+    "free_device_memory",
+    "is_on_device",
+    "to_device",
+    "to_host",
+]
 __all__ += ["where_given"]
 
 # The code of CUDA in DLPack.
@@ -109,3 +117,18 @@ def check_device_memory(need: int, what: str, advice: str = "use device='cpu'", 
             f"be used. Ways out: free memory of the device (cupy.get_default_memory_pool().free_all_blocks(), "
             f"torch.cuda.empty_cache()), or {advice}."
         )
+
+
+def check_on_device(X: Any, least_samples: int = 1) -> Any:
+    """Return data that live on a device as an array of CuPy, C-contiguous: samples x words, finite, float64 or float32.
+
+    A tensor of PyTorch is not copied.
+    """
+    xp = device_module(None, X)
+    X = to_device(X, xp)
+    X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+    if X.ndim != 2 or X.shape[0] < least_samples or X.shape[1] < 1:
+        raise BagwiseError(f"X must be a matrix of at least {least_samples} samples by words; got shape {X.shape}.")
+    if not bool(xp.isfinite(X).all()):
+        raise BagwiseError("X must hold finite numbers, but some are NaN or infinite.")
+    return X

@@ -14,15 +14,22 @@ _THREADS = 128
 class Source:
     """The kernels of a file, by the names of functions, or of instances of templates."""
 
-    def __init__(self, name: str, *instances: str, options: tuple[str, ...] = ("-std=c++17",)) -> None:
-        self._name, self._instances, self._options = name, instances, options
+    def __init__(
+        self, name: str, *instances: str, options: tuple[str, ...] = ("-std=c++17",), cooperative: bool = False
+    ) -> None:
+        self._name, self._instances, self._options, self._cooperative = name, instances, options, cooperative
 
     @cached_property
     def _module(self) -> Any:
         import cupy
 
         code = (files("bagwise.gpu") / "cu" / f"{self._name}.cu").read_text("utf-8")
-        return cupy.RawModule(code=code, options=self._options, name_expressions=self._instances or None)
+        return cupy.RawModule(
+            code=code,
+            options=self._options,
+            name_expressions=self._instances or None,
+            enable_cooperative_groups=self._cooperative,
+        )
 
     def function(self, name: str) -> Any:
         """Return a kernel, to be called with a grid, a block and arguments."""

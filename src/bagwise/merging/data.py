@@ -17,7 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_consistent_length
 
-from bagwise._utils.devices import device_module, is_on_device, to_host
+from bagwise._utils.backends import backend
+from bagwise._utils.devices import check_on_device, device_module, is_on_device, to_host
 from bagwise._utils.matrices import (
     canonical,
     check_non_negative,
@@ -28,25 +29,26 @@ from bagwise._utils.matrices import (
     extremes,
     is_lazy,
 )
-from bagwise._utils.memory import Limit
+from bagwise._utils.memory import Limit, check_memory
 from bagwise._utils.validation import check_array, check_sample_weight, refuse_dates, validate_data
 from bagwise.errors import BagwiseError, in_python
 from bagwise.kernels import AdditiveKernel
 from bagwise.merging.criteria import NAMED_CRITERIA
 from bagwise.merging.criteria.base import AdditiveScore, Criterion, TraceRatio, check_values_fit, no_labels
 from bagwise.merging.criteria.clusters import Clusters
+from bagwise.merging.kernel_rows import KernelRows, KernelTraces
 from bagwise.merging.pooling import pool
+from bagwise.merging.rows import DenseRows, RatioRows, check_fits, choose_store
 from bagwise.merging.scaling import Scaling, find_scaling
 from bagwise.merging.scoring import Scoring
-from bagwise.merging.searches.device import check_runs_on_device
 from bagwise.merging.statistics import Statistics
-from bagwise.merging.stores.dense import DenseStore
-from bagwise.merging.stores.device import check_on_device
 from bagwise.merging.structures import Structure
 
-__all__ = ["Data", "Options", "Pairs", "Samples", "Sums", "load"]
+__all__ = ["Data", "Options", "Pairs", "Samples", "Sums", "fold_ties", "load"]
 
 Words = NDArray[np.int64]
+# Merges that cost nothing, the words that are left, and A and B over these.
+Folded = tuple[Words, Words, RatioRows]
 Matrices = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
@@ -171,15 +173,75 @@ class Samples:
         chosen: NDArray[np.intp] = np.unique(np.concatenate(samples))  # type: ignore[arg-type]
         return constant_words(self.X[chosen]) if len(chosen) else np.arange(self.X.shape[1])
 
+    def rows(self, place: Any, how: Options) -> Folded:
+        """Fold constant words, and form A and B of the others where they are merged."""
+        if how.kernel.name != "linear":
+            return self._kernel_rows(how)
+        n_left, store = self.shape[1] - len(self.constant_words[1:]), "dense"
+        if place.ON_DEVICE:
+            _check_fits(n_left, place, how)
+        else:  # before neighbours are found, which can take long
+            store = choose_store(how.store, n_left, how.search, how.limit)
+        constant, who = self.constant_for_pairs(), type(how.criterion)
+        folded, words = fold_words(self.shape[1], constant)
+        name = None if who.__module__.startswith("bagwise.") else who.__name__  # its numbers need no check
+        X = self.of_words(constant, words)
+        return folded, words, place.rows_of_samples(X, self.structures, store, how.limit, how.n_threads, name)
+
+    def _kernel_rows(self, how: Options) -> Folded:
+        """Fold words that never occur, and form A and B of the others in the feature space of an additive kernel."""
+        X, kernel = self.X, how.kernel
+        check_non_negative(X, f"kernel={kernel.name!r}", "Use kernel='linear', or counts.")
+        if how.store not in ("auto", "dense"):
+            raise BagwiseError(
+                f"store={how.store!r} is for kernel='linear': in the feature space of another kernel the statistics "
+                "are not sums. Use store='dense'."
+            )
+        # A constant word changes distances when it is added to another, unless it is zero.
+        folded, words = fold_words(X.shape[1], np.flatnonzero(np.asarray(X.sum(axis=0)).ravel() == 0))
+        check_fits(len(words), how.limit, how.search)
+        check_memory(
+            4 * 8 * X.shape[0] * len(words),
+            how.limit,
+            f"kernel={kernel.name!r} keeps the values of {len(words)} words in {X.shape[0]} samples",
+            "use kernel='linear', or fewer samples",
+        )
+        structures = self.structures
+        values = X[:, words].T
+        values = values.toarray() if sp.issparse(values) else values
+        smallest = float(values[values > 0].min(initial=np.inf))
+        traces = KernelTraces(kernel.name, smallest, float(np.asarray(X.sum(axis=1)).max()), kernel.tolerance)
+        return folded, words, KernelRows(values, lambda some: [traces.trace(one, some) for one in structures])
+
     def matrices_of(self, labels: Words) -> Matrices:
         """Return A and B of groups of words, for trace ratios."""
         X = as_float64(pool(self.X, labels, int(labels.max()) + 1))
-        store = DenseStore.from_structures(X, *self.structures, self.options.n_threads)
-        return store.A, store.B
+        rows = DenseRows.of(X, *self.structures, self.options.n_threads)
+        return rows.A, rows.B
+
+
+def _check_fits(n_words: int, place: Any, how: Options) -> None:
+    if not place.ON_DEVICE or how.limit is not None:
+        check_fits(n_words, how.limit, how.search)
 
 
 class _Summed:
     """What data that are sums have in common: A and B of some words, and of groups of words."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        raise NotImplementedError
+
+    @property
+    def constant_words(self) -> Words:
+        raise NotImplementedError
+
+    def rows(self, place: Any, how: Options) -> Folded:
+        """Fold constant words, and form A and B of the others where they are merged."""
+        d = self.shape[1]
+        _check_fits(d - len(self.constant_words[1:]), place, how)
+        folded, words = fold_words(d, self.constant_words)
+        return folded, words, place.rows_of_matrices(*self.matrices(words), how.criterion.name)
 
     def matrices(self, words: Words) -> Matrices:
         raise NotImplementedError
@@ -247,8 +309,8 @@ class Pairs(_Summed):
     def of(cls, criterion: Any, X: Any, y: Any = None, n_threads: int = 1) -> Pairs:
         """Sum up a block of samples, dense or CSR in float64, by the structures of a trace ratio criterion."""
         preferred, undesired = criterion.structures(X, y, n_threads)
-        store = DenseStore.from_structures(X, preferred, undesired, n_threads)
-        return cls(store.A, store.B, *extremes(X), X.shape[0])
+        rows = DenseRows.of(X, preferred, undesired, n_threads)
+        return cls(rows.A, rows.B, *extremes(X), X.shape[0])
 
     def __add__(self, other: Pairs) -> Pairs:
         ends = np.minimum(self.smallest, other.smallest), np.maximum(self.largest, other.largest)
@@ -281,21 +343,20 @@ def load(
 ) -> tuple[Data, Any]:
     """Check data and labels, or sum up a Dask collection; `Pairs` are taken as they are.
 
-    `estimator` gets the number and the names of columns, as scikit-learn does it. Returns the data, and the module for
-    arrays where they are merged.
+    `estimator` gets the number and the names of columns, as scikit-learn does it. Returns the data, and the module of
+    searches where they are merged.
     """
     if isinstance(X, Pairs):
-        return X, np
-    criterion = options.criterion
-    xp = device_module(options.device, X)
-    if xp is not np:
-        check_runs_on_device(criterion, kernel=options.kernel.name, search=options.search, store=options.store)
+        return X, backend("merging", "cpu")
+    criterion, place = options.criterion, backend("merging", options.device, X)
+    if place.ON_DEVICE:
+        _check_runs_on_device(options)
     y, sample_weight = to_host(y), to_host(sample_weight)
     if is_lazy(X) or isinstance(X, Statistics):
         sums = _load_sums(X, y, sample_weight, options)
         if estimator is not None:
             validate_data(estimator, sums.statistics.class_sums)  # sets n_features_in_
-        return sums, xp
+        return sums, place
     # Sums and matrices of pairs are computed where the data are; other things, as clusterings, on the host.
     of_sums = criterion.sums_needed == () and not isinstance(criterion, Clusters)
     stays = False
@@ -303,7 +364,7 @@ def load(
         given = check_on_device(X, least_samples=2).astype(np.float64, copy=False)
         if estimator is not None:
             validate_data(estimator, given, skip_check_array=True)
-        stays = xp is not np and (isinstance(criterion, TraceRatio) or of_sums)
+        stays = place.ON_DEVICE and (isinstance(criterion, TraceRatio) or of_sums)
         X = given if stays else as_float64(to_host(given))
     else:
         X, y, sample_weight = _checked(X, y, sample_weight, criterion, estimator)
@@ -325,7 +386,28 @@ def load(
         samples.X, samples.weights = X[kept], weights[kept]
         samples.labels = None if labels is None else labels[kept]
         samples.options = replace(options, criterion=criterion.of_samples(kept))
-    return _scaled(samples), xp
+    return _scaled(samples), place
+
+
+# What the options of trace ratios may be on a device.
+_ON_DEVICE = {"kernel": ("linear",), "search": ("bound",), "store": ("auto", "dense")}
+
+
+def _check_runs_on_device(options: Options) -> None:
+    """Raise if a criterion does not run on a device with these options."""
+    values = {"kernel": options.kernel.name, "search": options.search, "store": options.store}
+    for name, value in values.items():
+        if value not in _ON_DEVICE[name]:
+            raise BagwiseError(
+                f"{name}={value!r} does not run on a CUDA device, which has {name}="
+                f"{' or '.join(map(repr, _ON_DEVICE[name]))}. Use that, or device='cpu'."
+            )
+    if not options.criterion.runs_on_device:
+        names = ", ".join(repr(name) for name, known in NAMED_CRITERIA.items() if known.runs_on_device)
+        raise BagwiseError(
+            f"The criterion {options.criterion.name!r} does not run on a CUDA device; {names} do. Use one of these, or "
+            "device='cpu'."
+        )
 
 
 def _checked(
@@ -491,3 +573,51 @@ def _check_weights(sample_weight: ArrayLike, X: Any) -> NDArray[np.float64]:
             f"of them positive; got {np.array2string(weights, threshold=6)} of shape {weights.shape}."
         )
     return weights
+
+
+def fold(numbers: NDArray[np.intp]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """List the merges that join words with equal numbers, and the words that are left.
+
+    Pairs come in the order of their indices, as equally good pairs always do.
+    """
+    _, first, inverse = np.unique(numbers, return_index=True, return_inverse=True)
+    leader = first[inverse.reshape(-1)]
+    gone = np.flatnonzero(leader != np.arange(len(numbers)))
+    merges = np.stack([leader[gone], gone], axis=1).astype(np.int64)
+    return merges[np.lexsort((merges[:, 1], merges[:, 0]))], np.sort(first).astype(np.int64)
+
+
+def fold_words(n_words: int, alike: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """`fold` where all words of one list are alike, and no others."""
+    numbers = np.arange(n_words)
+    numbers[alike] = alike[:1]
+    return fold(numbers)
+
+
+def fold_ties(who: str, scoring: Scoring, n_words: int) -> tuple[Words, Words]:
+    """Check what a user's criterion gives, and join the states of words that it says are alike, as `fold` does."""
+    if not isinstance(scoring, Scoring) or len(scoring.states) != n_words:
+        raise BagwiseError(
+            f"{who}.scoring must return a scoring from bagwise.merging.scoring with one state for "
+            f"each of the {n_words} words; got {scoring!r}."
+        )
+    if np.ndim(scoring.states) != 2 or not np.isfinite(scoring.states).all():
+        found = " with NaN or infinity" if np.ndim(scoring.states) == 2 else ""
+        raise BagwiseError(
+            f"The states of {type(scoring).__name__} must be finite numbers, one row for each word; got an array "
+            f"of shape {np.shape(scoring.states)}{found}."
+        )
+    numbers = np.asarray(scoring.ties())
+    if numbers.shape != (n_words,):
+        raise BagwiseError(
+            f"{type(scoring).__name__}.ties must give one number for each of the {n_words} words; got shape "
+            f"{numbers.shape}."
+        )
+    folded, words = fold(numbers)
+    if len(folded):
+        place = np.searchsorted(words, np.arange(n_words))
+        place[folded[:, 1]] = np.searchsorted(words, folded[:, 0])
+        joined = np.zeros((len(words), scoring.states.shape[1]))
+        np.add.at(joined, place, scoring.states)
+        scoring.states = joined
+    return folded, words

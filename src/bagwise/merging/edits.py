@@ -23,16 +23,16 @@ from bagwise.merging.group_statistics import MOST_GROUPS, GroupStatistics, base_
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.refining import nearest_means
 from bagwise.merging.regrouping import joined_sets, joins_of
+from bagwise.merging.rows import DenseRows
 from bagwise.merging.scoring import Scoring, WeightLoss
 from bagwise.merging.searches.base import Search
 from bagwise.merging.searches.ratios import BoundSearch
 from bagwise.merging.searches.sums import SumSearch
-from bagwise.merging.stores.dense import DenseStore
 
 __all__ = ["linked_groups", "merge_allowed", "pooled", "statistics_of"]
 
 Words = NDArray[np.int64]
-Groups = Scoring | DenseStore  # states of groups, or A and B over them
+Groups = Scoring | DenseRows  # states of groups, or A and B over them
 
 
 def statistics_of(engine: Engine, hierarchy: Hierarchy) -> GroupStatistics | None:
@@ -67,13 +67,13 @@ def pooled(statistics: GroupStatistics, base: Words, labels: Words, mass: NDArra
     matrices = np.zeros((2, n, n))
     rows, columns = np.triu_indices(n)
     matrices[:, rows, columns] = matrices[:, columns, rows] = values
-    return _joined(DenseStore(*matrices), shares)
+    return _joined(DenseRows(*matrices), shares)
 
 
 def _joined(groups: Groups, shares: sp.csr_array) -> Groups:
     """Return other groups, which have these shares of the given ones: rows by columns."""
-    if isinstance(groups, DenseStore):
-        return DenseStore(*(np.ascontiguousarray(shares @ (shares @ matrix).T) for matrix in (groups.A, groups.B)))
+    if isinstance(groups, DenseRows):
+        return DenseRows(*(np.ascontiguousarray(shares @ (shares @ matrix).T) for matrix in (groups.A, groups.B)))
     joined = copy(groups)
     joined.states = shares @ groups.states
     return joined
@@ -93,7 +93,7 @@ def merge_allowed(
 
     Parameters
     ----------
-    groups : Scoring or DenseStore
+    groups : Scoring or DenseRows
         What `pooled` returns.
     refused : ndarray of shape (k, 2)
         Pairs of groups that may not become parts of one.
@@ -107,7 +107,7 @@ def merge_allowed(
         Pairs s < t; the result is s. As many as are allowed, which may be fewer than lead to one group.
     scores : ndarray of shape (m,)
     """
-    n = groups.n_words
+    n = groups.size
     apart = np.zeros((n, n), dtype=np.bool_)
     apart[refused[:, 0], refused[:, 1]] = apart[refused[:, 1], refused[:, 0]] = True
     kept, never = np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_)
@@ -135,14 +135,14 @@ def merge_allowed(
 
 def _merge(groups: Groups, apart: NDArray[np.bool_], kept: NDArray[np.bool_], n_groups: int) -> tuple[Words, Any]:
     """Merge groups down to `n_groups`, or as far as pairs are allowed: not `apart`, nor with a group that is `kept`."""
-    n_merges = max(groups.n_words - n_groups, 0)
+    n_merges = max(groups.size - n_groups, 0)
     merges, scores = np.full((n_merges, 2), -1, dtype=np.int64), np.empty(n_merges)
     if n_merges == 0:
         return merges, scores
     refused = (apart | kept | kept[:, np.newaxis]) & ~np.eye(len(kept), dtype=np.bool_)
     search: Search
-    if isinstance(groups, DenseStore):
-        search = BoundSearch(DenseStore(np.where(refused, -np.inf, groups.A), groups.B.copy()))
+    if isinstance(groups, DenseRows):
+        search = BoundSearch(DenseRows(np.where(refused, -np.inf, groups.A), groups.B.copy()))
     else:
         own = copy(groups)
         own.states = groups.states.copy()  # merging writes to them

@@ -11,14 +11,13 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from bagwise._compat import _check_feature_names_in
-from bagwise._utils.devices import is_on_device
+from bagwise._utils.devices import check_on_device, is_on_device
 from bagwise._utils.matrices import is_lazy
 from bagwise._utils.validation import check_array, validate_data
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.merging.display import FittedView
 from bagwise.merging.naming import name_groups
 from bagwise.merging.pooling import POOLINGS, pool, spread
-from bagwise.merging.stores.device import check_on_device
 
 __all__ = ["FLOATS", "GroupTransformer", "copy_fitted"]
 

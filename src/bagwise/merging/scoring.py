@@ -7,6 +7,7 @@ a merge does not change while its two words do not.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,11 @@ from scipy.special import gammaln
 from bagwise.codebooks.kmeans import distinct_rows
 
 __all__ = [
+    "EVIDENCE",
+    "FIT",
+    "INFORMATION",
+    "NORMAL_GAMMA",
+    "WEIGHTS",
     "GaussianEvidence",
     "GaussianFit",
     "Information",
@@ -30,6 +36,16 @@ _SMALLEST = np.finfo(np.float64).tiny
 _BLOCK = 2**15
 # Bounds of pairs that are computed at a time, which stay in the cache as well.
 _BOUNDS = 2**19
+# Costs that `bagwise.merging.searches.sums` has compiled, by the `kind` of a scoring.
+INFORMATION, EVIDENCE, WEIGHTS, FIT, NORMAL_GAMMA = range(5)
+
+
+class Measures(NamedTuple):
+    """What the compiled search needs to know beside the states."""
+
+    mass: Values  # of each word in bounds of costs; 0 for no bound
+    n_columns: int  # sums that are kept of each state
+    floor: float  # the unit of mass or of points, or the smallest variance
 
 
 class Scoring(ABC):
@@ -41,16 +57,26 @@ class Scoring(ABC):
         State of each word before any merge.
     offset : float
         A constant that merging does not change.
+    kind : int or None
+        The compiled cost of a merge. It belongs to one class and not to those derived from it, which may have other
+        terms. None: merges are found by `gains`.
     """
 
+    kind: ClassVar[int | None] = None
     offset: float = 0.0
 
-    def __init__(self, states: NDArray[np.float64]) -> None:
+    def __init_subclass__(cls, kind: int | None = None, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.kind = kind
+
+    def __init__(self, states: NDArray[np.float64], offset: float = 0.0) -> None:
         self.states = states
+        self.offset = offset
+        self.classes: list[slice] = []  # samples of each class, for scores of values
 
     @property
-    def n_words(self) -> int:
-        """Number of words."""
+    def size(self) -> int:
+        """Number of words, or of groups."""
         return len(self.states)
 
     @abstractmethod
@@ -74,6 +100,10 @@ class Scoring(ABC):
         """
         return None
 
+    def measures(self) -> Measures:
+        """Describe the states to the compiled search; for scorings of a `kind`."""
+        raise NotImplementedError(f"{type(self).__name__} has no compiled cost.")
+
 
 def x_log_x(x: NDArray[np.float64]) -> NDArray[np.float64]:
     """``x log x``, zero at zero."""
@@ -85,15 +115,14 @@ def _column_blocks(states: NDArray[np.float64]) -> list[slice]:
     return [slice(start, start + width) for start in range(0, states.shape[1], width)]
 
 
-class Information(Scoring):
+class Information(Scoring, kind=INFORMATION):
     """Mutual information, in nats, between words and classes with the joint probabilities `states`.
 
     ``g(w) = Σ_c J_wc log(J_wc / p_w)`` with ``p_w = Σ_c J_wc``; the offset is the entropy of the classes.
     """
 
     def __init__(self, states: NDArray[np.float64]) -> None:
-        super().__init__(states)
-        self.offset = -float(x_log_x(states.sum(axis=0)).sum())
+        super().__init__(states, -float(x_log_x(states.sum(axis=0)).sum()))
 
     def terms(self, states: NDArray[np.float64]) -> NDArray[np.float64]:  # noqa: D102
         return self._sum_of_logs(states, 0.0) - x_log_x(states.sum(axis=1))
@@ -133,8 +162,11 @@ class Information(Scoring):
         numbers[probability == 0] = numbers[occurring[0]]
         return numbers
 
+    def measures(self) -> Measures:  # noqa: D102
+        return Measures(self.states.sum(axis=1), 1, 0.0)
 
-class KeptInformation(Information):
+
+class KeptInformation(Information, kind=INFORMATION):
     """`Information` in counts of words and classes, of which all but the `n_kept` most frequent words merge early.
 
     Each of the others joins the kept word of the least lower bound of the information lost,
@@ -190,7 +222,7 @@ class KeptInformation(Information):
         return np.stack([self._kept[partner[order]], self._others[order]], axis=1)
 
 
-class WeightLoss(Scoring):
+class WeightLoss(Scoring, kind=WEIGHTS):
     """Minus the change of a linear classifier's scores when the words of a group share their mean weights.
 
     A state is the mass m of a word, then ``m w`` with its weights w: ``g = |m w|² / m``. The offset is minus the sum
@@ -233,8 +265,13 @@ class WeightLoss(Scoring):
         numbers[mass == 0] = numbers[used[np.argmin((rounded**2).sum(axis=1))]]
         return numbers
 
+    def measures(self) -> Measures:  # noqa: D102
+        mass = self.states[:, 0]
+        largest = ((self.states[:, 1:] / np.where(mass > 0, mass, 1.0)[:, np.newaxis]) ** 2).sum(axis=1).max()
+        return Measures(mass.copy(), 0, float(largest) if largest > 0 else 1.0)
 
-class MultinomialEvidence(Scoring):
+
+class MultinomialEvidence(Scoring, kind=EVIDENCE):
     """Log evidence of one multinomial per class minus that of one for all, with Dirichlet priors.
 
     A state is the counts of a word in each class, then its prior mass a:
@@ -245,6 +282,13 @@ class MultinomialEvidence(Scoring):
         counts, mass = states[:, :-1], states[:, -1]
         within = gammaln(counts + mass[:, np.newaxis]).sum(axis=1) - counts.shape[1] * gammaln(mass)
         return within - (gammaln(counts.sum(axis=1) + mass) - gammaln(mass))
+
+    def measures(self) -> Measures:  # noqa: D102
+        counts, prior = self.states[:, :-1], self.states[:, -1]
+        unit = float(prior.min())
+        bounded = bool((prior == unit).all())
+        mass = counts.sum(axis=1) + counts.shape[1] * prior
+        return Measures(mass if bounded else np.zeros(self.size), 1, unit)
 
 
 class _PerClass(Scoring):
@@ -257,6 +301,9 @@ class _PerClass(Scoring):
         ends = np.cumsum(np.bincount(codes))
         self.classes = [slice(start, end) for start, end in zip([0, *ends[:-1]], ends, strict=True)]
 
+    def measures(self) -> Measures:
+        return Measures(np.zeros(self.size), len(self.classes) + 1, self.floor)
+
     @staticmethod
     def _moments(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Mean, and sum of squares around it, of each row."""
@@ -264,7 +311,7 @@ class _PerClass(Scoring):
         return mean, ((values - mean[:, np.newaxis]) ** 2).sum(axis=1)
 
 
-class GaussianFit(_PerClass):
+class GaussianFit(_PerClass, kind=FIT):
     """Log likelihood of one Gaussian per class minus that of one for all, each at its maximum.
 
     ``g = (n / 2) ln var - Σ_c (n_c / 2) ln var_c``, variances not below `floor`.
@@ -281,7 +328,7 @@ class GaussianFit(_PerClass):
         return n / 2 * np.log(np.maximum(self._moments(values)[1] / n, self.floor))
 
 
-class GaussianEvidence(_PerClass):
+class GaussianEvidence(_PerClass, kind=NORMAL_GAMMA):
     """Log evidence of one Gaussian per class minus that of one for all, with Normal-Gamma priors.
 
     The prior of a word: mean ``mu0`` its pooled mean, ``kappa0 = 1``, ``a0 = 1``, ``b0`` its pooled variance (at

@@ -20,8 +20,8 @@ from bagwise._utils.memory import Limit
 from bagwise.merging.criteria._kernels import solve_svm
 from bagwise.merging.criteria.base import Criterion, check_values_fit, class_codes
 from bagwise.merging.hierarchy import Hierarchy
+from bagwise.merging.rows import check_fits
 from bagwise.merging.searches.base import GivenMerges, Search
-from bagwise.merging.stores.dense import check_fits
 
 __all__ = ["Linkage", "Margin"]
 

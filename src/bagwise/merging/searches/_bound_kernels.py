@@ -230,9 +230,15 @@ def scan_tight(bounds, i, row_a, row_b, start):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def scan_block_rows(bounds, block_a, block_b, start, first, last):
-    """First scan of the rows ``start + first..start + last``, which a block of rows from `start` on holds."""
+    """First scan of the rows ``start + first..start + last``, which a block of rows from `start` on holds.
+
+    Rows that were never merged own exactly the pairs to their right.
+    """
     for k in range(first, last):
-        scan_tight(bounds, start + k, block_a[k], block_b[k], start + k + 1)
+        if bounds.counts[COSTLY]:
+            scan_tight(bounds, start + k, block_a[k], block_b[k], start + k + 1)
+        else:
+            scan(bounds, start + k, block_a[k], block_b[k], start + k + 1)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -496,13 +502,6 @@ class BoundState(NamedTuple):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def scan_fresh_rows(state, start, stop):
-    """First scan of rows that were never merged: they own exactly the pairs to their right."""
-    for i in range(start, stop):
-        scan(state.bounds, i, state.A[i], state.B[i], i + 1)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
 def _add(row, other):
     """``row += other``."""
     for k in range(row.shape[0]):
@@ -553,17 +552,6 @@ def _merge(state, s, t):
         )  # fmt: skip
     best, low, high = reduce_partial(bounds.partial)
     remember(bounds, s, A[s], B[s], 0, best, low, high)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def merge_given(state, s, t, row_a, row_b):
-    """Merge slot t into slot s, whose new entries are given; returns the criterion after it."""
-    _join(state, s, t)
-    size = state.bounds.counts[SIZE]
-    state.A[s, :size] = row_a
-    state.B[s, :size] = row_b
-    scan(state.bounds, s, state.A[s], state.B[s], 0)
-    return current_score(state.bounds.traces)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -10,10 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from bagwise.merging.scoring import EVIDENCE, FIT, INFORMATION, NORMAL_GAMMA, WEIGHTS
 from bagwise.merging.searches._kernels import DEAD
 
-# What the states of words are: those of the scorings in `bagwise.merging.searches.sums.COMPILED`.
-INFORMATION, EVIDENCE, WEIGHTS, FIT, NORMAL_GAMMA = range(5)
 # Slots that are compared at a time.
 BLOCK = 512
 # Partners that a row keeps.

@@ -9,29 +9,13 @@ from scipy.special import gammaln
 from bagwise._utils.progress import ProgressBar
 from bagwise._utils.threads import run_over_ranges
 from bagwise.errors import BagwiseError
-from bagwise.merging.scoring import (
-    GaussianEvidence,
-    GaussianFit,
-    Information,
-    KeptInformation,
-    MultinomialEvidence,
-    Scoring,
-    WeightLoss,
-)
+from bagwise.merging.scoring import EVIDENCE, INFORMATION, Scoring
 from bagwise.merging.searches import _sum_kernels as kernels
 from bagwise.merging.searches._kernels import DEAD
 from bagwise.merging.searches.base import Search
 
-__all__ = ["COMPILED", "SumSearch", "join_early"]
+__all__ = ["SumSearch", "join_early"]
 
-COMPILED = {
-    Information: kernels.INFORMATION,
-    KeptInformation: kernels.INFORMATION,
-    MultinomialEvidence: kernels.EVIDENCE,
-    WeightLoss: kernels.WEIGHTS,
-    GaussianFit: kernels.FIT,
-    GaussianEvidence: kernels.NORMAL_GAMMA,
-}
 # Words are compared by products of coordinates if they have less than this fraction of them.
 _FILLED = 1 / 3
 # With lighter words all costs are computed: inverses of their masses would overflow.
@@ -71,22 +55,22 @@ class SumSearch(Search):
         show_progress: bool = False,
         refused: NDArray[np.bool_] | None = None,
     ) -> None:
-        self._scoring, kind = scoring, COMPILED[type(scoring)]
+        self._scoring, kind = scoring, scoring.kind
+        assert kind is not None
         states = np.ascontiguousarray(scoring.states, dtype=np.float64)
         super().__init__(len(states))
         d, m = states.shape
-        if kind in (kernels.INFORMATION, kernels.EVIDENCE) and states.min(initial=0) < 0:
+        if kind in (INFORMATION, EVIDENCE) and states.min(initial=0) < 0:
             raise BagwiseError(
                 f"The states of {type(scoring).__name__} are counts, but the smallest is {states.min():g}. Counts must "
                 "not be negative."
             )
         self.start_score = float(scoring.offset + scoring.terms(states).sum())
-        mass, n_columns, floor = _measures(kind, scoring, states)
+        mass, n_columns, floor = scoring.measures()
         bounded = float(mass.min()) > _LIGHTEST
-        classes = scoring.classes if isinstance(scoring, (GaussianFit, GaussianEvidence)) else []
-        sparse = bounded and kind == kernels.INFORMATION and np.count_nonzero(states) < _FILLED * states.size
+        sparse = bounded and kind == INFORMATION and np.count_nonzero(states) < _FILLED * states.size
         words, order = np.arange(d), np.empty(d, dtype=np.int64)
-        alike = _equal_rows(states) if kind == kernels.EVIDENCE else words
+        alike = _equal_rows(states) if kind == EVIDENCE else words
         # A row owns the pairs with heavier words, and with later ones of those that are equal to it.
         by_mass = np.lexsort((-words, alike, -mass))
         order[by_mass] = words
@@ -94,8 +78,8 @@ class SumSearch(Search):
         if bounded and not sparse:
             refused = np.ascontiguousarray(refused[np.ix_(by_mass, by_mass)]) if len(refused) else refused
             words, states, alike, order = by_mass, states[by_mass], alike[by_mass], words
-        with_parts = bounded and kind == kernels.EVIDENCE
-        n_points = -(-(m - (kind != kernels.INFORMATION)) // 4) * 4 if bounded else 0
+        with_parts = bounded and kind == EVIDENCE
+        n_points = -(-(m - (kind != INFORMATION)) // 4) * 4 if bounded else 0
         self._refused = refused
         self._state = kernels.SumState(
             states=states,
@@ -105,7 +89,7 @@ class SumSearch(Search):
             parts=np.empty((kernels.N_PARTS, d if with_parts else 0)),
             log_gammas=gammaln(floor * np.arange(2 * d + 1)) if with_parts else np.empty(0),
             eldest=np.empty(-(-d // kernels.BLOCK), dtype=np.int64),
-            classes=np.array([samples.stop for samples in classes], dtype=np.int64),
+            classes=np.array([samples.stop for samples in scoring.classes], dtype=np.int64),
             floor=np.array([floor]),
             word=words.copy(),
             order=order.copy(),
@@ -179,24 +163,6 @@ def join_early(scoring: Scoring, pairs: NDArray[np.int64]) -> NDArray[np.float64
     lost = np.empty(len(pairs))
     kernels.join_pairs(scoring.states, scoring.states.sum(axis=1), pairs, lost)
     return lost
-
-
-def _measures(kind: int, scoring: Scoring, states: NDArray[np.float64]) -> tuple[NDArray[np.float64], int, float]:
-    """The mass of each word in bounds of costs, 0 for no bound; the number of sums that are kept of it; the unit of
-    mass or of points, or the smallest variance.
-    """
-    if kind == kernels.INFORMATION:
-        return states.sum(axis=1), 1, 0.0
-    if kind == kernels.EVIDENCE:
-        unit = float(states[:, -1].min())
-        mass = states[:, :-1].sum(axis=1) + (states.shape[1] - 1) * states[:, -1]
-        return (mass if (states[:, -1] == unit).all() else np.zeros(len(states))), 1, unit
-    if kind == kernels.WEIGHTS:
-        mass = states[:, 0]
-        largest = ((states[:, 1:] / np.where(mass > 0, mass, 1.0)[:, np.newaxis]) ** 2).sum(axis=1).max()
-        return mass.copy(), 0, float(largest) if largest > 0 else 1.0
-    assert isinstance(scoring, (GaussianFit, GaussianEvidence))
-    return np.zeros(len(states)), len(scoring.classes) + 1, scoring.floor
 
 
 def _equal_rows(states: NDArray[np.float64]) -> NDArray[np.int64]:

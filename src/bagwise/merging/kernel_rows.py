@@ -8,7 +8,7 @@ directly (chi², Jensen-Shannon); sums over the edges of a graph edge by edge.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,12 +17,10 @@ from numpy.typing import NDArray
 
 from bagwise.errors import BagwiseError
 from bagwise.kernels.additive import KERNELS
-from bagwise.merging.searches.base import Search
-from bagwise.merging.searches.ratios import DenseSearch
-from bagwise.merging.stores.dense import DenseStore
+from bagwise.merging.rows import DenseRows, Slots
 from bagwise.merging.structures import BetweenClasses, Combination, GraphLaplacian, Residuals, Structure, TotalScatter
 
-__all__ = ["KernelTraces"]
+__all__ = ["KernelRows", "KernelTraces"]
 
 
 # Temporary arrays hold about this many numbers.
@@ -118,36 +116,35 @@ def _edges(structure: GraphLaplacian | Residuals) -> tuple[NDArray[np.intp], NDA
 
 # Values of merged words are computed in blocks of this many numbers.
 _MERGED_NUMBERS = 2**21
-Traces = Callable[[NDArray[np.float64]], tuple[NDArray[np.float64], NDArray[np.float64]]]
+Traces = Callable[[NDArray[np.float64]], Sequence[NDArray[np.float64]]]
 
 
-class KernelSearch(Search):
-    """Merge words in the feature space of a kernel: the entries of a merged word are computed from its values.
+class KernelRows(DenseRows):
+    """A and B in the feature space of a kernel: the entries of a merged word are computed from its values.
 
     With ``a_v`` and ``b_v`` the traces of a word with values v, merging s and t changes the numerator by
-    ``a_(s+t) - a_s - a_t``. It replaces ``2 A_st`` in any of the searches.
-
-    `values` is words x samples. `traces` computes the preferred and the undesired trace for each row of values;
-    `make_search` starts the search over a store.
+    ``a_(s+t) - a_s - a_t``. It replaces ``2 A_st`` in all searches. `values` is words x samples; `traces` computes the
+    preferred and the undesired trace for each row of values.
     """
 
-    def __init__(
-        self, values: NDArray[np.float64], traces: Traces, make_search: Callable[[DenseStore], DenseSearch]
-    ) -> None:
-        super().__init__(len(values))
+    compiled = False
+
+    def __init__(self, values: NDArray[np.float64], traces: Traces) -> None:
+        d = len(values)
         self._values = np.array(values, dtype=np.float64, order="C")
         self._empty: NDArray[np.bool_] = np.logical_not(self._values.any(axis=1))
         self._traces = traces
         self._own = np.stack(traces(self._values))
-        A, B = (np.zeros((self.n_words, self.n_words)) for _ in range(2))
-        for s in range(self.n_words - 1):
-            later = np.arange(s + 1, self.n_words)
+        self._word = np.arange(d)
+        self._is_live = np.ones(d, dtype=np.bool_)  # of slots
+        A, B = np.zeros((d, d)), np.zeros((d, d))
+        for s in range(d - 1):
+            later = np.arange(s + 1, d)
             A[s, later], B[s, later] = self._entries(s, later)
         for M, own in ((A, self._own[0]), (B, self._own[1])):
             M += M.T
             np.fill_diagonal(M, own)
-        self._search = make_search(DenseStore(A, B))
-        self.start_score = self._search.start_score
+        super().__init__(A, B)
 
     def _entries(self, s: int, others: NDArray[np.int64]) -> NDArray[np.float64]:
         """Half of the change of both traces when s is merged with each of the others."""
@@ -159,21 +156,23 @@ class KernelSearch(Search):
         changes[:, self._empty[others] | self._empty[s]] = 0.0
         return changes
 
-    def advance(self, pairs: NDArray[np.int64], scores: NDArray[np.float64]) -> None:
-        for k in range(len(pairs)):
-            slot, other = self._search.find()
-            words, live = self._search.words()
-            s, t = int(words[slot]), int(words[other])
-            pairs[k] = s, t
-            self._values[s] += self._values[t]
-            self._empty[s] &= self._empty[t]
-            self._own[:, s] = np.stack(self._traces(self._values[s : s + 1]))[:, 0]
-            live = live[(live != slot) & (live != other)]
-            rows = np.zeros((2, len(words)))
-            if len(live):
-                rows[:, live] = self._entries(s, words[live])
-            scores[k] = self._search.merge_given(slot, other, rows[0], rows[1])
+    def joined(self, s: int, t: int, words: Slots, is_live: NDArray[np.bool_]) -> Values:
+        """Merge slot t into slot s in values; return the rows of s. `words` are those in slots."""
+        kept, other = words[s], words[t]
+        self._values[kept] += self._values[other]
+        self._empty[kept] &= self._empty[other]
+        self._own[:, kept] = np.stack(self._traces(self._values[kept : kept + 1]))[:, 0]
+        live = np.flatnonzero(is_live)
+        live = live[(live != s) & (live != t)]
+        rows = np.zeros((2, len(words)))
+        if len(live):
+            rows[:, live] = self._entries(int(kept), words[live])
+        return rows
 
-    @property
-    def work(self) -> dict[str, int]:
-        return self._search.work
+    def merge(self, s: int, t: int) -> None:  # noqa: D102
+        self._write(s, t, *self.joined(s, t, self._word, self._is_live))
+        self._is_live[t] = False
+
+    def pack(self, slots: Slots, place: Slots) -> None:  # noqa: D102
+        super().pack(slots, place)
+        self._word, self._is_live = self._word[slots], self._is_live[slots]

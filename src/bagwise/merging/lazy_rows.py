@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 from bagwise._utils.memory import Limit, check_memory, readable_size, resolve_limit
 from bagwise._utils.threads import run_over_ranges
 from bagwise.errors import in_python
-from bagwise.merging._kernels import add_low_rank_block, add_low_rank_row, add_sparse_block
+from bagwise.merging import _kernels as kernels
 from bagwise.merging.pooling import pool
-from bagwise.merging.stores import _kernels as kernels
-from bagwise.merging.stores.dense import bytes_of_pairs
+from bagwise.merging.rows import bytes_of_pairs
 from bagwise.merging.structures import Factor, Structure
 
-__all__ = ["DenseProduct", "FactoredStore", "KeptRows", "SparseProduct", "make_factored_store", "make_product"]
+__all__ = ["KeptRows", "LazyRows", "make_product"]
 
 
 class KeptRows:
@@ -164,7 +163,7 @@ class DenseProduct:
             return
 
         def add(first: int, last: int) -> None:
-            add_low_rank_block(out, self._left, self._right, self._weight, start, start + first, start + last)
+            kernels.add_low_rank_block(out, self._left, self._right, self._weight, start, start + first, start + last)
 
         run_over_ranges(add, stop - start, n_threads, _ROWS)
 
@@ -176,7 +175,7 @@ class DenseProduct:
             row *= self._weight
             out += row
         else:
-            add_low_rank_row(out, np.ascontiguousarray(self._left[:, slot]), right, self._weight)
+            kernels.add_low_rank_row(out, np.ascontiguousarray(self._left[:, slot]), right, self._weight)
 
     def entry(self, s: int, t: int) -> float:
         """One entry of the matrix."""
@@ -212,7 +211,6 @@ class SparseProduct:
         self._weight = float(factor.weight)
         self._n_threads = n_threads
         self.kept = KeptRows(0)
-        self.n_computed = 0
         shared = factor.left is factor.right
         self._set_data(sp.csr_array(factor.right), None if shared else sp.csr_array(factor.left))
         self.rank = int(np.diff(self._columns.indptr).max(initial=1))
@@ -255,7 +253,6 @@ class SparseProduct:
         """Add the row of a slot, from the samples in which it occurs."""
         rows = self._rows
         samples, values = self._vector(slot)
-        self.n_computed += 1
 
         def add(sums: NDArray[np.float64], part: slice) -> None:
             kernels.add_sparse_row(
@@ -276,22 +273,22 @@ class SparseProduct:
         for part_sums in sums:
             out += part_sums
 
-    def add_diagonal(self, out: NDArray[np.float64]) -> None:  # noqa: D102
+    def add_diagonal(self, out: NDArray[np.float64]) -> None:
         left = self._rows if self._left is None else self._left
         out += self._weight * np.asarray(left.multiply(self._rows).sum(axis=0)).ravel()
 
-    def add_block(self, out: NDArray[np.float64], start: int, stop: int, n_threads: int) -> None:  # noqa: D102
+    def add_block(self, out: NDArray[np.float64], start: int, stop: int, n_threads: int) -> None:
         columns, rows = self._columns, self._rows
 
         def add(first: int, last: int) -> None:
-            add_sparse_block(
+            kernels.add_sparse_block(
                 out, columns.indptr, columns.indices, columns.data, rows.indptr, rows.indices, rows.data,
                 self._weight, start, start + first, start + last,
             )  # fmt: skip
 
         run_over_ranges(add, stop - start, n_threads, _ROWS)
 
-    def add_row(self, out: NDArray[np.float64], slot: int) -> None:  # noqa: D102
+    def add_row(self, out: NDArray[np.float64], slot: int) -> None:
         row = self.kept.get(slot)
         if row is None:
             if self._cost[slot] < _WORTH_KEEPING * self._size:
@@ -302,7 +299,7 @@ class SparseProduct:
             self.kept.put(slot, row, self._cost[slot])
         out += row
 
-    def entry(self, s: int, t: int) -> float:  # noqa: D102
+    def entry(self, s: int, t: int) -> float:
         for slot, other in ((s, t), (t, s)):
             row = self.kept.get(slot)
             if row is not None:
@@ -313,7 +310,7 @@ class SparseProduct:
         self._compute(row, s)
         return float(row[t])
 
-    def merge(self, s: int, t: int) -> None:  # noqa: D102
+    def merge(self, s: int, t: int) -> None:
         row, other_row, other = self.kept.get(s), self.kept.get(t), t
         if row is None:
             row, other_row, other = other_row, row, s
@@ -329,14 +326,14 @@ class SparseProduct:
         if row is not None:
             self.kept.put(s, row, self._cost[s])
 
-    def pack(self, slots: NDArray[np.int64], place: NDArray[np.int64]) -> None:  # noqa: D102
+    def pack(self, slots: NDArray[np.int64], place: NDArray[np.int64]) -> None:
         labels = place[self._slot_of]
         left = None if self._left is None else pool(self._left, labels, len(slots), "sum")
         self._set_data(pool(self._rows, labels, len(slots), "sum"), left)
         self.kept.pack(slots, place)
 
     @property
-    def n_bytes(self) -> int:  # noqa: D102
+    def n_bytes(self) -> int:
         matrices = [self._rows, self._columns] + ([] if self._left is None else [self._left])
         return sum(M.data.nbytes + M.indices.nbytes + M.indptr.nbytes for M in matrices) + 40 * self._size
 
@@ -361,35 +358,66 @@ _BYTES_A_NON_ZERO = 2 * (8 + 4)
 _FILLED = 1 / 3
 
 
-class FactoredStore:
+class LazyRows:
     """A = Σ leftᵀ right over one list of products, B over another; rows on demand.
 
     `budget` is the memory budget of `blocks`, in bytes; they take some rows of A and B in any case.
     """
+
+    store = "sparse"
+    compiled = False
+    costly = True
 
     def __init__(
         self, preferred: Sequence[Product], undesired: Sequence[Product], n_words: int, budget: float = np.inf
     ) -> None:
         self._budget = budget
         self._products = [(0, product) for product in preferred] + [(1, product) for product in undesired]
-        self.size = n_words  # number of slots, live or not
+        self.size = n_words
         self._rows = (np.empty(n_words), np.empty(n_words))
         rank = max((product.rank for _, product in self._products), default=1)
-        # error bound of entries, in units of the last place of the traces
         self.rounding = _SAFETY * max(float(np.sqrt(rank)), 1.0)
 
-    def diagonals(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Diagonals of A and B, before any merge."""
+    @classmethod
+    def of(cls, X: Any, structures: Sequence[Structure], memory_limit: Limit, n_threads: int = 1) -> LazyRows:
+        """Factor the matrices of data (samples x words); raise if that does not fit.
+
+        Rows are cached in half of what a given limit leaves; without one, in as much memory as the factors take.
+        """
+        n_samples, d = X.shape
+        limit = resolve_limit(memory_limit)
+        least_beside = bytes_of_blocks(d, budget=0)
+        n_filled = int(X.nnz if sp.issparse(X) else np.count_nonzero(X))
+        if sp.issparse(X) or n_filled < _FILLED * n_samples * d:
+            need, made = _BYTES_A_NON_ZERO * n_filled, sp.csr_array
+            what = f"The sparse store keeps the {n_filled} non-zeros of {d} words by rows and by columns"
+        else:
+            need, made = 8 * d * sum(structure.n_factor_rows() for structure in structures), np.asarray
+            what = f"The sparse store keeps the values of {d} words in {n_samples} samples, once more for some criteria"
+        check_memory(need + least_beside, memory_limit, f"{what}, and some rows of the statistics", _advice(d, limit))
+        X = made(X)
+        preferred, undesired = (
+            [make_product(factor, n_threads) for factor in structure.factors(X)] for structure in structures
+        )
+        del X
+        need = sum(product.n_bytes for product in (*preferred, *undesired))  # graphs can fill sparse data
+        check_memory(
+            need + least_beside, memory_limit, f"{what}, and what the criterion makes of them", _advice(d, limit)
+        )
+        budget = np.inf if limit is None else (limit - need) / 2
+        row_budget = budget if memory_limit is not None else min(budget, need)
+        sparse = [product for product in (*preferred, *undesired) if isinstance(product, SparseProduct)]
+        for product in sparse:
+            product.kept.n_bytes = row_budget / len(sparse)
+        return cls(preferred, undesired, d, budget)
+
+    def diagonals(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:  # noqa: D102
         diagonals = np.zeros(self.size), np.zeros(self.size)
         for side, product in self._products:
             product.add_diagonal(diagonals[side])
         return diagonals
 
-    def blocks(self, n_threads: int = 1) -> Iterator[tuple[tuple[NDArray[np.float64], NDArray[np.float64]], int, int]]:
-        """All rows of A and B before any merge, as (blocks, start, stop); right of the diagonal at least.
-
-        A block has all columns, but those below `start` are not filled. It is overwritten by the next one.
-        """
+    def blocks(self, n_threads: int = 1) -> Iterator[tuple[tuple[NDArray[np.float64], NDArray[np.float64]], int, int]]:  # noqa: D102
         n_rows = bytes_of_blocks(self.size, self._budget) // (2 * 8 * self.size)
         memory = np.empty((n_rows, self.size)), np.empty((n_rows, self.size))
         for start in range(0, self.size, n_rows):
@@ -401,8 +429,7 @@ class FactoredStore:
                 product.add_block(blocks[side], start, stop, n_threads)
             yield blocks, start, stop
 
-    def row(self, slot: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Rows of A and B for a slot: entries with all slots. They are overwritten by the next call."""
+    def row(self, slot: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:  # noqa: D102
         rows = self._rows[0][: self.size], self._rows[1][: self.size]
         for row in rows:
             row[:] = 0.0
@@ -410,71 +437,26 @@ class FactoredStore:
             product.add_row(rows[side], slot)
         return rows
 
-    def entry(self, s: int, t: int) -> tuple[float, float]:
-        """Entries of A and B for a pair of slots."""
+    def entry(self, s: int, t: int) -> tuple[float, float]:  # noqa: D102
         entries = [0.0, 0.0]
         for side, product in self._products:
             entries[side] += product.entry(s, t)
         return entries[0], entries[1]
 
-    def merge(self, s: int, t: int) -> None:
-        """Merge slot t into slot s."""
+    def merge(self, s: int, t: int) -> None:  # noqa: D102
         for _, product in self._products:
             product.merge(s, t)
 
-    def pack(self, slots: NDArray[np.int64], place: NDArray[np.int64]) -> None:
-        """Close the gaps between live slots."""
+    def pack(self, slots: NDArray[np.int64], place: NDArray[np.int64]) -> None:  # noqa: D102
         for _, product in self._products:
             product.pack(slots, place)
         self.size = len(slots)
-
-    @property
-    def work(self) -> dict[str, int]:
-        """Number of rows computed from sparse data, and of rows in the cache."""
-        sparse = [product for _, product in self._products if isinstance(product, SparseProduct)]
-        return {
-            "sparse_rows": sum(product.n_computed for product in sparse),
-            "kept_rows": sum(len(product.kept) for product in sparse),
-        }
 
 
 def bytes_of_blocks(n_words: int, budget: float = np.inf) -> int:
     """Size of the blocks of rows of A and B in which all rows are scanned."""
     rows = min(_BLOCK_BYTES, budget // 2) // (8 * n_words)
     return int(2 * 8 * n_words * min(max(rows, _BLOCK_ROWS), n_words))
-
-
-def make_factored_store(
-    X: Any, structures: Sequence[Structure], memory_limit: Limit, n_threads: int = 1
-) -> FactoredStore:
-    """Make the store "sparse"; raise if it does not fit.
-
-    It caches rows in half of what a given limit leaves; without one, in as much memory as its factors take.
-    """
-    n_samples, d = X.shape
-    limit = resolve_limit(memory_limit)
-    least_beside = bytes_of_blocks(d, budget=0)
-    n_filled = int(X.nnz if sp.issparse(X) else np.count_nonzero(X))
-    if sp.issparse(X) or n_filled < _FILLED * n_samples * d:
-        need, made = _BYTES_A_NON_ZERO * n_filled, sp.csr_array
-        what = f"The sparse store keeps the {n_filled} non-zeros of {d} words by rows and by columns"
-    else:
-        need, made = 8 * d * sum(structure.n_factor_rows() for structure in structures), np.asarray
-        what = f"The sparse store keeps the values of {d} words in {n_samples} samples, once more for some criteria"
-    check_memory(need + least_beside, memory_limit, f"{what}, and some rows of the statistics", _advice(d, limit))
-    X = made(X)
-    preferred, undesired = (
-        [make_product(factor, n_threads) for factor in structure.factors(X)] for structure in structures
-    )
-    del X
-    need = sum(product.n_bytes for product in (*preferred, *undesired))  # graphs can fill sparse data
-    check_memory(need + least_beside, memory_limit, f"{what}, and what the criterion makes of them", _advice(d, limit))
-    budget = np.inf if limit is None else (limit - need) / 2
-    row_budget = budget if memory_limit is not None else min(budget, need)
-    sparse = [product for product in (*preferred, *undesired) if isinstance(product, SparseProduct)]
-    for product in sparse:
-        product.kept.n_bytes = row_budget / len(sparse)
-    return FactoredStore(preferred, undesired, d, budget)
 
 
 def _advice(n_words: int, limit: int | None) -> str:
