@@ -77,24 +77,6 @@ def assert_greedy(X, structures, hierarchy, skip=0, rtol=1e-8):
             np.testing.assert_allclose(value, expected, rtol=rtol, atol=1e-9)
 
 
-def greedy_merges(X, L_P, L_U):
-    """The hierarchy found by recomputing every pair from merged data; for data without ties."""
-    Y = np.array(X, dtype=float)
-    names = list(range(Y.shape[1]))
-    merges = []
-    while len(names) > 1:
-        values = {
-            (s, t): trace(merged(Y, s, t), L_P) / trace(merged(Y, s, t), L_U)
-            for s in range(len(names))
-            for t in range(s + 1, len(names))
-        }
-        s, t = max(values, key=values.get)
-        merges.append((names[s], names[t]))
-        Y = merged(Y, s, t)
-        del names[t]
-    return merges
-
-
 def topic_counts(rng, n_samples, n_words, n_topics=10, length=100):
     """Counts as texts have them: a few topics, most words rare, some never seen."""
     topics = rng.dirichlet(np.full(n_words, 0.05), size=n_topics)

@@ -119,19 +119,6 @@ def test_every_merge_gains_most(criterion, case):
         states[s] = states[s] + states.pop(t)
 
 
-@pytest.mark.parametrize("criterion", CRITERIA, ids=str)
-def test_many_words_sparse_and_dense(criterion):
-    """Large enough for packing and summing anew."""
-    X, y = topic_counts(np.random.default_rng(0), 50, 400)
-    dense, sparse = (merge_words(form(X), y, criterion=criterion) for form in (np.asarray, sp.csr_array))
-    np.testing.assert_array_equal(dense.merges, sparse.merges)
-    np.testing.assert_allclose(dense.scores, sparse.scores, rtol=1e-9, atol=1e-12)
-    plan = Engine(criterion).load(X, y).start()
-    score = plan.search._scoring
-    total = score.states.sum(axis=0, keepdims=True)
-    assert dense.scores[-1] == pytest.approx(score.offset + score.terms(total)[0], rel=1e-7, abs=1e-9)
-
-
 def test_gains_by_overlap_are_gains():
     rng = np.random.default_rng(0)
     J = rng.random((30, 40)) * (rng.random((30, 40)) < 0.2)
@@ -144,6 +131,25 @@ def test_gains_by_overlap_are_gains():
     expected = information.terms(states[1:] + full) - information.terms(full[None])[0] - terms[1:]
     gains = information.gains(full, information.terms(full[None])[0], states[1:], terms[1:])
     np.testing.assert_allclose(gains, expected, atol=1e-14)
+
+
+def test_a_scoring_derived_from_another_is_merged_by_its_own_terms():
+    """It may have inherited the class whose cost is compiled, but not that cost."""
+
+    class Squares(scoring.Information):
+        def terms(self, states):
+            return (states**2).sum(axis=1)
+
+        def gains(self, state, term, others, other_terms):
+            return self.terms(others + state) - term - other_terms
+
+    class Own(AdditiveScore):
+        def scoring(self, X, y):
+            return Squares(class_counts(X, y))
+
+    X, y = np.random.default_rng(0).random((20, 8)), np.arange(20) % 2
+    first = np.triu(class_counts(X, y) @ class_counts(X, y).T, 1)
+    assert merge_words(X, y, criterion=Own()).merges[0].tolist() == list(np.unravel_index(first.argmax(), (8, 8)))
 
 
 class TestTies:

@@ -272,34 +272,32 @@ SEARCHED = [{"search": "exhaustive"}, {"search": "polar"}, {"search": "bound"}, 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("criterion", ["csm", "nda", "mfa", "lde", "lpp", "semi_supervised"])
 def test_trace_ratios_merge_the_best_pair(criterion, kind):
-    X, y = labelled(kind, 150, n=50)
+    """Each search on each form of data; those of sums have no sparse store, and Dask data one search."""
+    X, y = labelled(kind, 120, n=50)
     if criterion == "semi_supervised":
         y = np.where(np.arange(len(y)) % 2 == 0, y, -1)
     checked, decided = [], []
     for form in forms_of(criterion):
-        for how in SEARCHED if "statistics" not in form and form != "dask" else SEARCHED[:3]:
-            if form == "dask" and how["search"] != "bound":
-                continue
+        searches = SEARCHED[2:3] if form == "dask" else SEARCHED[:3] if "statistics" in form else SEARCHED
+        for how in searches:
             merged = merge(form, X, y, criterion, **how)
-            rows = merged[0]
-            decided.append(
-                check(lambda X, y: ratio_oracle(X, y, criterion), merged, checked, skip=n_constant(rows), rtol=1e-10)
-            )
-    assert min(number for number in decided if number is not None) > 25
+            skip = n_constant(merged[0])
+            decided.append(check(lambda X, y: ratio_oracle(X, y, criterion), merged, checked, skip=skip, rtol=1e-10))
+    assert min(number for number in decided if number is not None) > 20
     assert decided.count(None) >= 2  # most of them merge the same
 
 
-@pytest.mark.parametrize("search", ["bound", "polar", "exhaustive"])
 @pytest.mark.parametrize("kernel", ["intersection", "hellinger", "chi2", "jensen_shannon"])
 @pytest.mark.parametrize("kind", ["topics", "reals"])
-def test_trace_ratios_in_feature_spaces_merge_the_best_pair(kind, kernel, search):
-    checked = []
-    for criterion, form in (("csm", "dense"), ("csm", "csr"), ("csm", "weighted"), ("lpp", "csr"), ("nda", "dense")):
-        X, y, hierarchy = merge(form, *labelled(kind, 50, n=12), criterion, kernel=kernel, search=search)
-        zero = max(int((X == 0).all(axis=0).sum()) - 1, 0)
-        own = [one for one in checked if one[0] == criterion]
-        if own and form == "csr":
-            np.testing.assert_array_equal(hierarchy.merges, own[0][1].merges)
-        else:
-            assert ratio_oracle(X, y, criterion, kernel).check(hierarchy, skip=zero, rtol=1e-10) > 20
-            checked.append((criterion, hierarchy))
+def test_trace_ratios_in_feature_spaces_merge_the_best_pair(kind, kernel):
+    X, y = labelled(kind, 45, n=12)
+    for criterion, forms in (("csm", FORMS[:4]), ("lpp", FORMS[:2]), ("nda", FORMS[:2])):
+        checked = []
+        for form in forms:
+            for how in SEARCHED[:3] if form == "dense" else SEARCHED[2:3]:
+                merged = merge(form, X, y, criterion, kernel=kernel, **how)
+                skip = max(int((merged[0] == 0).all(axis=0).sum()) - 1, 0)
+                oracle = functools.partial(ratio_oracle, criterion=criterion, kernel=kernel)
+                decided = check(oracle, merged, checked, skip=skip, rtol=1e-10)
+                assert decided is None or decided > 15
+        assert len(checked) <= 2  # of all samples, and of weighted ones

@@ -1,5 +1,8 @@
 """What merging begins with: each question about the data is asked once, and the data know the rest."""
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -14,6 +17,32 @@ from helpers import topic_counts
 @pytest.fixture
 def counts():
     return topic_counts(np.random.default_rng(2), 40, 15)
+
+
+ASKING = {"is_lazy", "is_on_device", "device_module", "to_host", "backend"}
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("options", [{}, {"criterion": "csm"}, {"criterion": "uvd"}, {"word_weights": "log_odds"}])
+def test_what_X_is_is_asked_three_times_by_load_alone(counts, form, options):
+    """Helpers that take arrays of any kind ask by themselves."""
+    X, y = counts
+    asked = []
+
+    def notice(frame, event, _):
+        if event == "call" and frame.f_code.co_name in ASKING and frame.f_locals.get("array") is not y:
+            caller = frame.f_back.f_code
+            asked.append((frame.f_code.co_name, Path(caller.co_filename).stem, caller.co_name))
+
+    merger, X = WordMerger(4, **options), form(X)
+    sys.setprofile(notice)
+    try:
+        merger.fit(X, y)
+    finally:
+        sys.setprofile(None)
+    questions = [name for name, file, caller in asked if (file, caller) == ("data", "load") and name != "to_host"]
+    assert sorted(questions) == ["backend", "is_lazy", "is_on_device"]
+    assert not any(file in ("word_merger", "grouping") for _, file, _ in asked)
 
 
 QUESTIONS = {

@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bagwise import BagwiseError, WordMerger, merge_words
-from bagwise.criteria import LocalityPreserving, NonparametricDiscriminant
 from bagwise.kernels import KERNELS, AdditiveKernel, additive_kernel
 from bagwise.merging.criteria import resolve_criterion
 from bagwise.merging.kernel_rows import KernelRows, KernelTraces
@@ -122,20 +121,6 @@ def test_every_merge_is_the_best_one_recomputed_from_kernel_matrices(kernel, cas
         assert hierarchy.scores[k] == pytest.approx(chosen, rel=1e-6, abs=1e-9)
         if k >= zero - 1:
             assert chosen == pytest.approx(max(values), rel=1e-6, abs=1e-9)
-
-
-@pytest.mark.parametrize("kernel", CURVED)
-@pytest.mark.parametrize("criterion", ["csm", NonparametricDiscriminant(3, 4), LocalityPreserving()])
-def test_searches_agree_and_sparse_equals_dense(kernel, criterion):
-    rng = np.random.default_rng(0)
-    X, y = rng.random((25, 30)) * (rng.random((25, 30)) < 0.6), np.arange(25) % 3
-    X[:, [4, 9]] = 0
-    first = merge_words(X, y, criterion=criterion, kernel=kernel)
-    for search in SEARCHES:
-        for form in (np.asarray, sp.csr_array):
-            other = merge_words(form(X), y, criterion=criterion, kernel=kernel, search=search)
-            np.testing.assert_array_equal(other.merges, first.merges)
-            np.testing.assert_allclose(other.scores, first.scores, rtol=1e-9)
 
 
 def test_rows_of_the_linear_kernel_are_the_plain_engine():

@@ -450,15 +450,6 @@ class TestSampleWeight:
         plain = merge_words(form(X), y, criterion=criterion, kernel=kernel)
         assert not np.allclose(weighted.scores, plain.scores)
 
-    def test_the_sparse_store(self):
-        rng = np.random.default_rng(1)
-        X, y, weights = rng.random((20, 15)), np.arange(20) % 2, rng.random(20) + 0.1
-        dense, other = (
-            merge_words(X, y, sample_weight=weights, store=name, criterion="csm") for name in ("dense", "sparse")
-        )
-        np.testing.assert_array_equal(dense.merges, other.merges)
-        np.testing.assert_allclose(dense.scores, other.scores, rtol=1e-9)
-
     @pytest.mark.parametrize("criterion", WEIGHTED)
     def test_counts_to_the_last_bit(self, criterion):
         """Ties of counts are the same ties."""

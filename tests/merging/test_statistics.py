@@ -118,15 +118,6 @@ def test_merging_is_that_of_the_samples(form, criterion, kind):
         assert (here.merges == there.merges).all(axis=1).mean() > 0.9  # equally good ones may come in another order
 
 
-@pytest.mark.parametrize("search", ["bound", "polar", "exhaustive"])
-def test_all_searches_work(search):
-    X, y = topic_counts(np.random.default_rng(2), 60, 30)
-    statistics = reduce(add, parts_of(X, y, [20]))
-    assert merge_statistics(statistics, search=search, criterion="csm") == merge_words(
-        X, y, search=search, criterion="csm"
-    )
-
-
 def test_whole_words_stay_exact_beside_others():
     rng = np.random.default_rng(3)
     X, y = topic_counts(rng, 80, 20)

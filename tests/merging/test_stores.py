@@ -17,9 +17,7 @@ from bagwise.merging.rows import DenseRows, choose_store
 from bagwise.merging.searches import _bound_kernels as kernels
 from bagwise.merging.searches.ratios import SEARCHES, BoundSearch, equal_merges
 from bagwise.merging.structures import BetweenClasses, Combination, Factor, GraphLaplacian, Residuals, TotalScatter
-from helpers import assert_greedy, greedy_merges, labelled_counts, laplacian, topic_counts
-
-RATIOS = ["csm", "nda", "mfa", "lde", "lpp", "semi_supervised"]
+from helpers import assert_greedy, labelled_counts, topic_counts
 
 
 @pytest.fixture(params=["dense", "sparse"])
@@ -175,18 +173,6 @@ class TestKeptRows:
         assert len(kept) == 0
 
 
-@pytest.mark.parametrize("criterion", RATIOS)
-def test_same_hierarchy_as_dense(criterion):
-    rng = np.random.default_rng(0)
-    X = rng.random((60, 120)) * (rng.random((60, 120)) < 0.4)
-    y = np.arange(60) % 3
-    dense = merge_words(X, y, criterion=criterion, store="dense")
-    for data in (X, sp.csr_array(X), sp.csc_matrix(X)):
-        other = merge_words(data, y, criterion=criterion, store="sparse")
-        np.testing.assert_array_equal(other.merges, dense.merges)
-        np.testing.assert_allclose(other.scores, dense.scores, rtol=1e-9)
-
-
 @pytest.mark.parametrize("n_bytes_kept", [0, 2000, 10**9])
 def test_same_hierarchy_on_texts(n_bytes_kept):
     X, y = topic_counts(np.random.default_rng(0), 150, 700, n_topics=20, length=200)
@@ -215,15 +201,6 @@ def test_every_merge_is_the_best(data, criterion, form):
     n_constant = max(int((X.max(axis=0) == X.min(axis=0)).sum()) - 1, 0)
     hierarchy = merge_words(form(X), y, criterion=criterion, store="sparse")
     assert_greedy(X, structures, hierarchy, skip=n_constant, rtol=1e-6)
-
-
-def test_greedy_from_the_data():
-    rng = np.random.default_rng(3)
-    X, y = rng.random((10, 9)), np.arange(10) % 2
-    L_P, L_U = (laplacian(structure) for structure in resolve_criterion("csm").structures(X, y))
-    assert merge_words(X, y, store="sparse", criterion="csm").merges.tolist() == [
-        list(pair) for pair in greedy_merges(X, L_P, L_U)
-    ]
 
 
 @pytest.mark.usefixtures("factors")

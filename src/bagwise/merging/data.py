@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -72,6 +72,23 @@ class Options:
         return {"n_threads": self.n_threads, "show_progress": self.show_progress}
 
 
+class Given(NamedTuple):
+    """All samples as they came, with those of weight zero: X in float64, labels and weights on the host."""
+
+    X: Any
+    labels: Any
+    weights: Any
+
+    def word_totals(self) -> NDArray[np.float64]:
+        """Sum of each word over all samples."""
+        one_class = np.zeros(self.X.shape[0], dtype=np.intp)
+        return to_host(class_sums(self.X, one_class, weights=self.weights))[0]
+
+    def on_host(self) -> Given:
+        """The same, all of it on the host."""
+        return self._replace(X=to_host(self.X))
+
+
 @dataclass(eq=False)
 class Samples:
     """Samples in memory, or on a device.
@@ -83,10 +100,7 @@ class Samples:
     labels, weights : ndarray of shape (n_samples,) or None
     options : Options
         With the criterion for these samples.
-    given : ndarray, CSR array or array on a device
-        All samples as they came, in float64.
-    given_weights : ndarray or None
-        The weights of these.
+    given : Given
     on_device : bool
         Whether X is an array on a device.
     scaling : Scaling or None
@@ -97,8 +111,7 @@ class Samples:
     labels: NDArray[Any] | None
     weights: NDArray[np.float64] | None
     options: Options
-    given: Any
-    given_weights: NDArray[np.float64] | None
+    given: Given
     on_device: bool = False
     scaling: Scaling | None = None
 
@@ -110,8 +123,7 @@ class Samples:
     @property
     def word_totals(self) -> NDArray[np.float64]:
         """Sum of each word over all samples, as they came."""
-        one_class = np.zeros(self.given.shape[0], dtype=np.intp)
-        return to_host(class_sums(self.given, one_class, weights=self.given_weights))[0]
+        return self.given.word_totals()
 
     @cached_property
     def constant_words(self) -> Words:
@@ -262,7 +274,7 @@ class Sums(_Summed):
     options: Options
     word_totals: NDArray[np.float64]  # sum of each word over all samples, as they came
     scaling: Scaling | None = None
-    given: Any = None  # all samples as they came, if they are there
+    given: Given | None = None  # if the samples are there
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -380,7 +392,7 @@ def load(
     if criterion.supervised and labels is None:
         raise no_labels(criterion.name)
     weights = None if sample_weight is None else _check_weights(sample_weight, X)
-    samples = Samples(X, labels, weights, options, given, weights, stays)
+    samples = Samples(X, labels, weights, options, Given(given, y, weights), stays)
     if weights is not None and not weights.all():  # samples of weight zero do not count at all
         kept = np.flatnonzero(weights)
         samples.X, samples.weights = X[kept], weights[kept]
