@@ -105,7 +105,8 @@ def sum_row(name: str, n_words: int, n_classes: int, peer: bool = False, repeats
             return word_weights(n_words, n_classes, of_text=name.endswith("text"))
         ties = name.endswith("ties")
         X, y = text_data(n_words, n_classes) if ties else class_data(n_words, n_classes)
-        return Engine("mlt" if name.startswith("MLT") else InformationLoss(0.5 if ties else 0)).load(X, y).data.scoring()
+        criterion = "mlt" if name.startswith("MLT") else InformationLoss(0.5 if ties else 0)
+        return Engine(criterion).load(X, y).data.scoring()
 
     ready, times = scoring(), list[tuple[float, float]]()
     numbers = np.unique(ready.ties(), return_inverse=True)[1].reshape(-1)
