@@ -66,8 +66,7 @@ def array_possible_items(
         found = screening.possible(
             xp, metric, shared, query_totals, totals, n_words, k, lambda upper, k: kth_smallest(xp, upper, k)
         )
-    ends = np.cumsum(to_host(found.sum(axis=1)))
-    return np.stack([np.concatenate([[0], ends[:-1]]), ends], axis=1), to_host(xp.nonzero(found)[1])
+    return screening.bounds_of(to_host(found.sum(axis=1))), to_host(xp.nonzero(found)[1])
 
 
 def kth_smallest(xp: Any, values: Any, k: int) -> Any:

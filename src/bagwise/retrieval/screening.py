@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from bagwise.retrieval.blocks import DenseBlock
 from bagwise.retrieval.histograms import CHI2, EUCLIDEAN, INNER, Metric, Queries
 
-__all__ = ["kth_smallest", "n_queries", "n_threads", "possible", "possible_items"]
+__all__ = ["bounds_of", "kth_smallest", "n_queries", "n_threads", "possible", "possible_items"]
 
 # Rounding of float32, and one percent more for rounding of the bounds themselves.
 _ROUNDING = 1.01 * 2.0**-24
@@ -50,8 +50,13 @@ def possible_items(
             shared = np.empty((len(dense), len(block)), dtype=np.float32)
             kernels.screen_rows(kind, dense, block.values, shared)
         found = possible(np, queries.metric, shared, queries.totals[first:last], block.totals, dense.shape[1], k)
-    ends = np.cumsum(found.sum(axis=1))
-    return np.stack([np.concatenate([[0], ends[:-1]]), ends], axis=1), np.nonzero(found)[1]
+    return bounds_of(found.sum(axis=1)), np.nonzero(found)[1]
+
+
+def bounds_of(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return where so many items of each query begin and end, one query after the other."""
+    ends = np.cumsum(counts)
+    return np.stack([ends - counts, ends], axis=1)
 
 
 def kth_smallest(values: NDArray[np.float64], k: int) -> NDArray[np.float64]:
