@@ -10,8 +10,6 @@ from sklearn.metrics.pairwise import additive_chi2_kernel
 from bagwise import BagIndex, BagwiseError
 from bagwise.kernels import additive_kernel
 from bagwise.retrieval.histograms import BLOCK_ITEMS, METRICS, Metric
-from commands import bagwise
-from small_sources import write_table
 
 
 def all_scores(metric, Q, X):
@@ -371,6 +369,9 @@ def test_an_entry_is_all_that_a_new_metric_needs(monkeypatch, tmp_path, method):
         np.testing.assert_allclose(scores, np.take_along_axis(expected, np.searchsorted(kept, ids), axis=1))
     index.save(tmp_path / "saved.index")
     np.testing.assert_array_equal(BagIndex.load(tmp_path / "saved.index").search(X[:9], k=12)[0], scores)
+
+    from commands import bagwise  # deferred: needs jsonschema
+    from small_sources import write_table
 
     write_table(tmp_path / "counts.csv")
     model, index = tmp_path / "counts.bagwise", tmp_path / "counts.index"
