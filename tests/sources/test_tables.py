@@ -115,25 +115,6 @@ def test_train_and_test_arrays(tmp_path):
     assert test.ids == ["test:0", "test:1"]
 
 
-def test_equal_numbers_in_the_first_row_are_no_names(tmp_path):
-    table = open_collection(write(tmp_path / "a.csv", "1,1,2\n3,4,5\n"))
-    np.testing.assert_array_equal(table.X, [[1, 1, 2], [3, 4, 5]])
-    for modality in ("auto", "table"):
-        with pytest.raises(BagwiseError, match="it has columns of the same name: 'a', 'b', 'a'"):
-            open_collection(write(tmp_path / "a.csv", "a,b,a\n3,4,5\n"), modality)
-
-
-def test_columns_are_chosen_by_name(tmp_path):
-    path = write(tmp_path / "a.csv", 'name,paws,kind,part\n"x, y",4,cat,train\nz,2,,test\n')
-    table = open_collection(path, label="kind", id="name", split="part")
-    assert table.ids == ["x, y", "z"]
-    assert table.labels.tolist() == ["cat", None]
-    assert table.splits == ["train", "test"]
-    assert table.X.tolist() == [[4], [2]]
-    numbers = open_collection(write(tmp_path / "b.csv", "1,2\n3,4\n"))
-    assert numbers.X.tolist() == [[1, 2], [3, 4]]
-
-
 def test_python_objects_are_never_loaded(tmp_path):
     class Evil:
         def __reduce__(self):
@@ -154,49 +135,6 @@ def test_bombs_are_refused(tmp_path):
     np.savez_compressed(tmp_path / "a.npz", X=np.zeros((1000, 1000)))
     with pytest.raises(BagwiseError, match=r"limit ratio is 200"):
         open_collection(tmp_path / "a.npz")
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "options", "message"),
-    [
-        (
-            "a.csv",
-            "a,b\n1,nan\n",
-            {},
-            r"1 number is missing, in 1 row and the column 'b'; the first is in row 1, .*missing='median'",
-        ),
-        (
-            "a.csv",
-            "a,b\n1,x\n",
-            {},
-            r"column 'b' holds text. If it is the label, choose it by label='b'; .*by text='b'",
-        ),
-        ("a.csv", "a,b\ny,x\n", {}, r"columns 'a', 'b' hold text, .* by label=, id= and split="),
-        ("a.csv", "a,b\n1,2\n3\n", {}, r"cannot be read"),
-        ("a.csv", "a,b\n", {}, r"it has no rows, only names of columns"),
-        ("a.csv", "", {"modality": "table"}, r"it is empty"),
-        ("a.csv", "label\nx\n", {}, r"it has 1 row and 0 columns of numbers"),
-        ("a.csv", "a,b\n1,2\n", {"label": "c"}, r"there is no column 'c'; there are 'a', 'b'"),
-        ("a.csv", "id,b\n1,2\n1,3\n", {"id": "id"}, r"has 2 items with the id '1'"),
-        ("a.csv", "a,b\n1,2\n", {"data": "a"}, r"data= is the name of an array in an .npz file, but this is .csv"),
-        ("a.mtx", "%%MatrixMarket matrix coordinate real general\n2 2 1\n9 9 1.0\n", {}, r"not a Matrix Market file"),
-        ("a.mtx", "nothing", {}, r"not a Matrix Market file, or damaged"),
-        (
-            "a.mtx",
-            "nothing",
-            {"id": "x"},
-            r"id= is for columns of CSV, Excel, Parquet, SQLite and .h5ad files, but this is .mtx",
-        ),
-        ("a.svmlight", "1 x:y\n", {}, r"not an svmlight file, or damaged"),
-        ("a.parquet", "nothing", {}, r"not a Parquet file, or damaged"),
-        ("a.npz", "nothing", {}, r"is damaged or not an archive"),
-        ("a.xls", "nothing", {"modality": "table"}, r"is not a table. Tables are files that end in .csv"),
-    ],
-)
-def test_tables_that_cannot_be_used(tmp_path, name, content, options, message):
-    path = write(tmp_path / name, content)
-    with pytest.raises(BagwiseError, match=message):
-        open_collection(path, **options)
 
 
 def test_arrays_that_cannot_be_used(tmp_path):
@@ -222,17 +160,6 @@ def test_arrays_that_cannot_be_used(tmp_path):
         archive.writestr("X.npy", "not an array")
     with pytest.raises(BagwiseError, match=r"it is damaged"):
         open_collection(path)
-
-
-def test_parquet_columns_of_text_are_named(tmp_path):
-    pq.write_table(pa.table({"a": [1.0], "title": ["x"]}), tmp_path / "a.parquet")
-    with pytest.raises(
-        BagwiseError, match=r"column 'title' holds text. If it is the label, choose it by label='title'"
-    ):
-        open_collection(tmp_path / "a.parquet")
-    pq.write_table(pa.table({"a": [1.0, None]}), tmp_path / "b.parquet")
-    with pytest.raises(BagwiseError, match=r"missing, in 1 row and the column 'a'; the first is in row 2"):
-        open_collection(tmp_path / "b.parquet")
 
 
 def test_limits_are_those_of_all_files_of_a_folder(tmp_path):

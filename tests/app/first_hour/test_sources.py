@@ -3,12 +3,11 @@
 import datetime
 import json
 import re
-import zipfile
 
 import pytest
 from typer.testing import CliRunner
 
-from bagwise import BagwiseError, Model, open_collection
+from bagwise import Model, open_collection
 from bagwise.app.cli.app import app
 from commands import as_json, bagwise
 from small_sources import (
@@ -18,7 +17,6 @@ from small_sources import (
     texts,
     write_image_folder,
     write_records,
-    write_table,
     write_text_folder,
     zipped,
 )
@@ -204,58 +202,6 @@ def test_texts_without_endings_are_recognised(name, tmp_path):
     assert open_collection(tmp_path / "news.zip", encoding="latin-1").ids == found.ids
 
 
-def test_no_texts_are_found_beside_images(tmp_path):
-    write_image_folder(tmp_path / "photos", n_each=2)
-    for name in ("README", "LICENSE", "1234"):
-        (tmp_path / "photos" / name).write_text("words")
-    (tmp_path / "photos" / "notes.csv").write_text("a,b\n1,2\n")
-    assert open_collection(tmp_path / "photos").modality == "images"
-    (tmp_path / "binary").mkdir()
-    for number in range(20):
-        (tmp_path / "binary" / str(number)).write_bytes(bytes(range(256)) * 4)
-    with pytest.raises(BagwiseError, match="holds no images, texts, records or videos; its 20 files"):
-        open_collection(tmp_path / "binary")
-
-
-@pytest.mark.parametrize("sep", [";", "\t", "|"])
-@pytest.mark.parametrize("kind", ["table", "records"])
-def test_what_is_between_fields_is_found_where_it_is_plain(sep, kind, tmp_path):
-    write = write_table if kind == "table" else write_records
-    expected = open_collection(write(tmp_path / "a.csv"))
-    text = (tmp_path / "a.csv").read_text().replace(",", sep)
-    (tmp_path / "b.csv").write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())  # as Excel writes it
-    found = open_collection(tmp_path / "b.csv")
-    assert list(found.labels) == list(expected.labels)
-    assert [str(one) for _, one in found.load()] == [str(one) for _, one in expected.load()]
-    (tmp_path / "c.txt.csv").write_text(text.replace(sep, "#"))
-    assert len(classes(fit(tmp_path / "c.txt.csv", "--sep", "#"))) == 3
-
-
-def test_numbers_with_decimal_commas(tmp_path):
-    rows = ["label;x;y", *(f"{'ab'[k % 2]};{k},5;{k % 2 * 3},25" for k in range(12))]
-    (tmp_path / "a.csv").write_text("\n".join(rows))
-    told = fit(tmp_path / "a.csv")
-    assert "Numbers are read with decimal commas: 1,5 is one and a half." in told["notes"]
-    assert open_collection(tmp_path / "a.csv").X[1].tolist() == [1.5, 3.25]
-    (tmp_path / "b.csv").write_text("\n".join(rows).replace("0,5", "1.000,5"))
-    assert "row 1, column 'x' is '1.000,5', not a number" in fit(tmp_path / "b.csv", code=1)["error"]
-
-
-def test_a_first_row_of_decimal_commas_is_no_line_of_names(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text("0,5;1,5\n2,5;3\n4;5,5\n")
-    assert open_collection(path).X.tolist() == [[0.5, 1.5], [2.5, 3.0], [4.0, 5.5]]
-    path = tmp_path / "b.tsv"
-    path.write_text("0,5\t1,5\n2,5\t3\n")
-    assert open_collection(path).X.tolist() == [[0.5, 1.5], [2.5, 3.0]]
-
-
-def test_spaces_between_fields_are_proposed(tmp_path):
-    (tmp_path / "a.csv").write_text("a b c\n1 2 3\n4 5 6\n7 8 1\n")
-    assert "it has one column, 'a b c'. If spaces divide it: --sep 'space'" in fit(tmp_path / "a.csv", code=1)["error"]
-    assert fit(tmp_path / "a.csv", "--sep", "space")["model"]["n_words"] == 3
-
-
 def test_ids_and_splits_are_columns(tmp_path):
     X, y = table(n_each=6)
     lines = [
@@ -311,24 +257,6 @@ def test_excel_files_need_a_library_that_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "openpyxl", None)
     (tmp_path / "a.xlsx").write_bytes(b"")
     assert 'pip install "bagwise[excel]"' in fit(tmp_path / "a.xlsx", code=1)["error"]
-
-
-def test_places_without_items(tmp_path):
-    folder = tmp_path / "empty"
-    folder.mkdir()
-    assert "holds no images, texts, records or videos; it is empty. Give" in fit(folder, code=1)["error"]
-    (folder / ".hidden.txt").write_text("x")
-    assert "it is empty (hidden files do not count)" in fit(folder, code=1)["error"]
-    for name, advice in (("a.xls", "Save it as .xlsx"), ("b.json", "one object per line"), ("c.pdf", "to .txt")):
-        (tmp_path / name).write_text("words in a file")
-        assert advice in fit(tmp_path / name, code=1)["error"]
-    write_text_folder(tmp_path / "texts", n_each=2)
-    inner = zipped(tmp_path / "texts", tmp_path / "inner.zip")
-    with zipfile.ZipFile(tmp_path / "outer.zip", "w") as archive:
-        archive.write(inner, "inner.zip")
-    assert (
-        "its only file is inner.zip. Archives in archives are not read" in fit(tmp_path / "outer.zip", code=1)["error"]
-    )
 
 
 def test_few_descriptors_are_no_error(photos):

@@ -1,7 +1,6 @@
 """Tables as they come from pandas and from others."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -53,16 +52,6 @@ def test_a_single_row_is_read_as_the_table_of_the_model_was(rows, tmp_path):
     assert "40 rows" in bagwise("evaluate", tmp_path / "a.bagwise", repeated)
 
 
-def test_columns_to_keep_must_be_there(rows, tmp_path):
-    X, y = rows
-    path = write(tmp_path / "a.csv", ["id", "a", "b", "class"], [np.arange(40), *X.T[:2], y])
-    assert "there is no column 'nothere' to keep; there are 'id', 'a'" in bagwise(
-        "fit", path, "--keep", "nothere", code=1
-    )
-    bagwise("fit", path, "--keep", "id", "--out", tmp_path / "a.bagwise")
-    assert Model.load(tmp_path / "a.bagwise").word_names == ("id", "a", "b")
-
-
 def test_words_of_a_model_may_have_the_names_of_labels(rows, tmp_path):
     """A column Class that is no label is a word."""
     X, y = rows
@@ -73,62 +62,11 @@ def test_words_of_a_model_may_have_the_names_of_labels(rows, tmp_path):
     assert "40 items, 2 features" in bagwise("transform", tmp_path / "a.bagwise", other, "--out", tmp_path / "b.npz")
 
 
-def test_exact_names_come_first(rows, tmp_path):
-    X, y = rows
-    table = open_collection(
-        write(tmp_path / "a.csv", ["ID", "Label", "label", "id"], [X[:, 0], X[:, 1], y, 50 + np.arange(40)])
-    )
-    assert list(table.labels) == list(map(str, y))
-    assert table.ids[0] == "50"
-    assert table.feature_names == ["ID", "Label"]  # the values of ID do not differ
-
-
 def test_the_option_that_keeps_a_column_is_named_as_on_the_command_line(rows, tmp_path):
     X, y = rows
     path = write(tmp_path / "a.csv", ["index", "a", "b", "c", "d", "class"], [np.arange(40), *X.T, y])
     result = CliRunner().invoke(app, ["fit", str(path), "--out", str(tmp_path / "a.bagwise")])
     assert "Column 'index' is the id of rows and is not used as a word; --keep 'index' does that." in result.stderr
-
-
-def test_columns_of_equal_values_are_words_whatever_their_name(rows, tmp_path):
-    X, y = rows
-    path = write(tmp_path / "a.csv", ["index", "a", "b", "c", "d", "class"], [np.arange(40) // 2, *X.T, y])
-    assert open_collection(path).feature_names == ["index", "a", "b", "c", "d"]
-
-
-def test_a_second_column_of_numbers_is_left_out_too(rows, tmp_path):
-    X, y = rows
-    path = write(
-        tmp_path / "a.csv", ["", "id", "a", "b", "class"], [np.arange(40), y * 100 + np.arange(40), *X.T[:2], y]
-    )
-    table = open_collection(path)
-    assert table.feature_names == ["a", "b"]
-    assert table.ids[-1] == "139"
-    assert table[:3].notes == table.notes  # kept where rows are chosen
-
-
-@pytest.mark.parametrize("name", ["digit", "group", "iris_species", "y"])
-def test_a_column_that_may_hold_labels_is_proposed(name, rows, tmp_path):
-    X, y = rows
-    path = write(tmp_path / "a.csv", ["a", "b", "c", "d", name], [*X.T, y])
-    result = CliRunner().invoke(app, ["fit", str(path), "--out", str(tmp_path / "a.bagwise")])
-    assert f"If {name!r} holds the labels: --label {name!r}" in result.stderr
-    assert "of 2 classes" in bagwise("fit", path, "--label", name, "--out", tmp_path / "b.bagwise")
-
-
-@pytest.mark.parametrize("name", ["Class", "TARGET", "Label"])
-def test_usual_names_of_labels_are_taken_in_any_case(name, rows, tmp_path):
-    X, y = rows
-    table = open_collection(write(tmp_path / "a.csv", ["a", "b", "c", "d", name], [*X.T, y]))
-    assert list(table.labels) == list(map(str, y))
-    assert table.notes == (f"Labels are in the column {name!r}; label= chooses another one.",)
-
-
-def test_counts_and_measurements_are_not_proposed_as_labels(rows, tmp_path):
-    X, y = rows
-    many, fractions = np.arange(40), y + 0.5
-    for values in (many, fractions):
-        assert open_collection(write(tmp_path / "a.csv", ["a", "b", "group"], [*X.T[:2], values])).notes == ()
 
 
 def test_the_index_of_a_data_frame_in_parquet_is_not_a_word(rows, tmp_path):
@@ -140,65 +78,3 @@ def test_the_index_of_a_data_frame_in_parquet_is_not_a_word(rows, tmp_path):
     table = open_collection(tmp_path / "a.parquet")
     assert table.feature_names == list("abcd")
     assert table.ids[1] == "3"
-
-
-@pytest.mark.parametrize("ending", ["csv", "parquet"])
-def test_the_only_column_with_text_holds_the_labels(ending, rows, tmp_path):
-    X, y = rows
-    kinds = np.array(["red", "white"])[y]
-    path = write(tmp_path / "a.csv", ["a", "b", "c", "d", "cultivar"], [*X.T, kinds])
-    if ending == "parquet":
-        pd.read_csv(path).to_parquet(tmp_path / "a.parquet")
-        path = tmp_path / "a.parquet"
-    told = as_json("fit", path, "--out", tmp_path / "a.bagwise")
-    assert told["model"]["classes"] == ["red", "white"]
-    assert any("'cultivar', the only one with text, has 2 values" in note for note in told["notes"])
-    assert "40 rows of 2 classes" in bagwise("evaluate", tmp_path / "a.bagwise", path)
-
-
-def test_text_that_is_no_label_is_named(rows, tmp_path):
-    X, y = rows
-    names = [f"wine {k}" for k in range(40)]
-    path = write(tmp_path / "a.csv", ["a", "b", "c", "d", "vineyard"], [*X.T, names])
-    assert "column 'vineyard' holds text" in bagwise("fit", path, "--out", tmp_path / "no.bagwise", code=1)
-    path = write(tmp_path / "b.csv", ["a", "b", "c", "d", "kind", "place"], [*X.T, *[np.array(["x", "y"])[y]] * 2])
-    assert "columns 'kind', 'place' hold text" in bagwise("fit", path, "--out", tmp_path / "no.bagwise", code=1)
-
-
-def test_equal_ids_do_not_name_rows(rows, tmp_path):
-    X, y = rows
-    path = write(tmp_path / "a.csv", ["id", "a", "b", "class"], [np.arange(40) // 2, *X.T[:2], y])
-    table = open_collection(path)
-    assert table.feature_names == ["a", "b"]
-    assert table.ids[:2] == ["0", "1"]
-    assert "Column 'id' has equal values, so rows are named by their numbers." in table.notes[0]
-    assert open_collection(path, keep="id").feature_names == ["id", "a", "b"]
-
-
-def test_all_columns_that_may_be_labels_are_named(rows, tmp_path):
-    X, y = rows
-    path = write(tmp_path / "a.csv", ["a", "type", "b", "group"], [X[:, 0], np.arange(40) % 2, X[:, 1], y])
-    assert any(
-        note.endswith("If 'type' or 'group' holds the labels, choose it, as in label='type'")
-        for note in open_collection(path).notes
-    )
-    sexes = np.array(["f", "m"])[np.arange(40) % 2]
-    path = write(tmp_path / "b.csv", ["a", "sex", "b", "group"], [X[:, 0], sexes, X[:, 1], y])
-    table = open_collection(path)
-    assert table.labels[:2].tolist() == ["f", "m"]
-    assert "If 'group' holds the labels: label='group'" in table.notes
-
-
-def test_columns_that_tell_the_class_are_named(rows, tmp_path):
-    X, y = rows
-    names = ["a", "kind", "nearly", "same", "label"]
-    path = write(tmp_path / "a.csv", names, [X[:, 0], 5 - y, [*y[:-1], 0], np.ones(40), np.array(["x", "y"])[y]])
-    (note,) = open_collection(path).notes
-    assert note.startswith("Column 'kind' has another value for each label, so it tells the class.")
-
-
-def test_columns_of_dates_are_to_be_removed(rows, tmp_path):
-    X, y = rows
-    days = [f"2020-01-{day % 28 + 1:02}" for day in range(40)]
-    path = write(tmp_path / "a.csv", ["date", "a", "b", "class"], [days, *X.T[:2], y])
-    assert "column 'date' holds text" in bagwise("fit", path, code=1)
