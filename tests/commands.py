@@ -25,7 +25,7 @@ def wait(*args, **options):
     print("merging", flush=True)
     while True:  # a signal before one of these is heeded after it
         time.sleep(0.05)
-bagwise.app.training.learning.Engine = bagwise.app.training.learning.FollowedPath.fit = wait
+bagwise.app.training.learning.Engine = bagwise.app.training.learning.FollowedPath.of = wait
 """
 
 

@@ -71,7 +71,7 @@ def test_fits_in_memory(client, tmp_path):
 
 
 def test_fits_in_partitions(client, tmp_path, monkeypatch):
-    monkeypatch.setattr("bagwise.app.training.sums._BLOCK_BYTES", 800)  # four blocks
+    monkeypatch.setattr("bagwise.app.training.rows._BLOCK_BYTES", 800)  # four blocks
     path, killed = write_records(tmp_path / "texts.csv"), []
     options = FitOptions(n_groups=6, folds=0, n_jobs=1, partition=9, memory_limit=50)
 

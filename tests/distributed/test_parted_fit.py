@@ -5,10 +5,10 @@ import pytest
 import scipy.sparse as sp
 from sklearn.svm import LinearSVC
 
-import bagwise.app.training.learning as learning
+import bagwise.app.training.rows
 from bagwise import merge_words
 from bagwise.app import FitOptions, fit_report_data, run_fit
-from bagwise.app.training.sums import add_scatters, deal_items
+from bagwise.app.training.rows import add_scatters, deal_items
 from bagwise.distributed.executors import LocalExecutor, executor_of
 from bagwise.distributed.linear import fit_svm
 from bagwise.merging.criteria import resolve_criterion
@@ -50,7 +50,7 @@ def test_sums_give_the_model_of_the_fit_in_memory(sources, job, monkeypatch):
     def tight(options):
         return LinearSVC(C=options.C, dual=False, random_state=0, max_iter=10**6, tol=1e-9)
 
-    monkeypatch.setattr(learning, "make_svm", tight)
+    monkeypatch.setattr(bagwise.app.training.rows, "make_svm", tight)
     name, options = JOBS[job]
     chosen = FitOptions(n_groups=4, folds=2, n_jobs=1, partition=5, **options)
     here = run_fit(sources[name], chosen)
@@ -71,7 +71,7 @@ def test_sums_give_the_model_of_the_fit_in_memory(sources, job, monkeypatch):
 
 
 def test_workers_give_the_same_bytes_also_if_one_is_lost(workers, sources, monkeypatch):
-    monkeypatch.setattr("bagwise.app.training.sums._BLOCK_BYTES", 800)  # four blocks
+    monkeypatch.setattr("bagwise.app.training.rows._BLOCK_BYTES", 800)  # four blocks
     chosen = FitOptions(n_groups=6, folds=0, n_jobs=1, partition=9, memory_limit=50)
     lost = []
 
@@ -139,7 +139,7 @@ def test_criteria_that_need_items_use_some(sources):
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
 def test_neighbours_in_blocks(criterion, form, monkeypatch):
     """The matrices are those of graphs without edges between blocks; one block is the fit in memory."""
-    monkeypatch.setattr("bagwise.app.training.sums.MOST_MERGED", 40)
+    monkeypatch.setattr("bagwise.app.training.rows.MOST_MERGED", 40)
     rng = np.random.default_rng(3)
     X, y = topic_counts(rng, 100, 12, n_topics=3)
     X[:, 5] = X[:, 7] = 1  # constant
@@ -172,7 +172,7 @@ def test_neighbours_in_blocks(criterion, form, monkeypatch):
 
 
 def test_blocks_have_items_of_two_classes(monkeypatch):
-    monkeypatch.setattr("bagwise.app.training.sums.MOST_MERGED", 10)
+    monkeypatch.setattr("bagwise.app.training.rows.MOST_MERGED", 10)
     ids, y = [str(number) for number in range(95)], np.repeat([0, 1, 2], [80, 12, 3])
     blocks = deal_items(ids, y, 0, 1000)
     assert len(blocks) == 10
@@ -205,21 +205,21 @@ def test_parts_are_joined_in_the_same_order_everywhere(client, n_parts):
 
 
 def test_criteria_of_neighbours_use_the_whole_sample(client, sources, monkeypatch):
-    monkeypatch.setattr("bagwise.app.training.sums.MOST_MERGED", 12)
+    monkeypatch.setattr("bagwise.app.training.rows.MOST_MERGED", 12)
     chosen = FitOptions(n_groups=4, folds=2, n_jobs=1, partition=9, memory_limit=50, criterion="mfa")
     here = run_fit(sources["texts"], chosen, client=LocalExecutor())
     there = run_fit(sources["texts"], chosen.with_changes(folds=0), client=client)
     assert here.model.hierarchy == there.model.hierarchy
     sums = []
     monkeypatch.setattr(
-        "bagwise.app.training.learning.add_scatters", lambda *given: sums.append(given) or add_scatters(*given)
+        "bagwise.app.training.rows.add_scatters", lambda *given: sums.append(given) or add_scatters(*given)
     )
     again = run_fit(sources["texts"], chosen, client=LocalExecutor())
     assert len(sums) == 3  # each fold of cross-validation compares items in blocks, too
     assert [len(given[4]) for given in sums] == [3, 2, 2]
     assert again.model.path == here.model.path
     assert any("merged on 36 items of the sample, in 3 random blocks" in note for note in here.notes)
-    monkeypatch.setattr("bagwise.app.training.sums.MOST_SUMMED", 5)
+    monkeypatch.setattr("bagwise.app.training.rows.MOST_SUMMED", 5)
     few = run_fit(sources["texts"], chosen, client=LocalExecutor())
     assert any("merged on 12 items of the sample. The" in note for note in few.notes)
 

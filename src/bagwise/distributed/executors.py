@@ -117,6 +117,9 @@ class LocalExecutor(Executor):
         super().__init__(progress)
         self.keep = _InMemory(_IN_MEMORY if memory_limit is None else parse_size(memory_limit))
 
+    def __reduce__(self) -> Any:
+        return LocalExecutor, ()  # of another process, with its own memory
+
     def map(
         self,
         function: Callable[..., Any],

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bagwise.distributed.executors import Executor, LocalExecutor
+from bagwise.distributed.executors import Executor
 
 __all__ = ["fit_svm"]
 
@@ -77,8 +77,6 @@ def fit_svm(
     True
     """
     n_outputs = 1 if n_classes == 2 else n_classes
-    if len(parts) == 1:  # small: passes over it take less time than going to a worker
-        executor, parts = LocalExecutor(), executor.gather(parts)
     problem = _Problem(executor, parts, n_outputs, n_features + 1, C)
     W = np.zeros((n_outputs, n_features + 1))
     loss, gradient, diagonal = problem.at(W, np.arange(n_outputs))

@@ -115,7 +115,7 @@ def test_a_full_disk_leaves_nothing_half_written(made, tmp_path, monkeypatch, co
 
 
 @pytest.mark.parametrize(
-    "place", ["bagwise.app.training.learning.FollowedPath.fit", "os.fsync"], ids=["merging", "saving"]
+    "place", ["bagwise.app.training.learning.FollowedPath.of", "os.fsync"], ids=["merging", "saving"]
 )
 def test_of_two_runs_with_the_same_output_the_last_that_ends_wins(tmp_path, monkeypatch, place):
     """The second one runs as a whole while the first one merges words, or has written a part of its model."""

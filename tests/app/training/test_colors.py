@@ -10,8 +10,9 @@ from PIL import Image
 from bagwise import Model, open_collection
 from bagwise.app import FitOptions, compare_criteria, evaluate_model, fit_model, fit_report_data, plan_fit, run_fit
 from bagwise.app.report import write_markdown, write_report
-from bagwise.app.training.learning import Rows, learn_rows
+from bagwise.app.training.learning import learn_rows
 from bagwise.app.training.method import choose_method, choose_weighting
+from bagwise.app.training.rows import Rows
 from bagwise.codebooks.normalizing import normalize_rows
 from bagwise.errors import OptionError
 from bagwise.sources.media import has_color, images_in_mode
@@ -105,7 +106,7 @@ def test_cross_validation_merges_as_the_fit_does(fit, criterion):
     method = choose_method(options, "images", 2, fit.data.vocabularies)
     whole = fit.data.whole()
     X = method.merging_input(whole, choose_weighting(method, whole).apply(whole))
-    found = learn_rows(Rows(X, X, X, 1), fit.codes, [], method, options).hierarchy
+    found = learn_rows(Rows.here(X, X, X, fit.codes, fit.data.collection.ids), [], method, options).hierarchy
     assert found == run_fit(fit.data.collection, options).model.hierarchy
 
 

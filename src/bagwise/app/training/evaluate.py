@@ -31,6 +31,7 @@ from bagwise.app.training.method import (
 )
 from bagwise.app.training.preparing import Prepared, prepare
 from bagwise.app.training.references import references_for, score_reference
+from bagwise.app.training.rows import Rows
 from bagwise.app.training.seen import SeenItems, seen_items
 from bagwise.app.training.validating import validate
 from bagwise.distributed.executors import LocalExecutor, executor_of
@@ -300,7 +301,8 @@ def compare_criteria(
         started = time.perf_counter()
         method = method_of(name)
         weighting = choose_weighting(method, data.whole())
-        found = validate(executor, data, codes, tried, method, weighting, chosen, prepared.steps)
+        rows = Rows.of(data, codes, method, weighting)
+        found = validate(executor, rows, tried, method, chosen, prepared.steps)
         compared.append(ComparedCriterion(name, found.path, time.perf_counter() - started))
     if not references:
         return compared

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from bagwise.app.model.vectorizers import Progress, no_progress
 from bagwise.app.options import FitOptions
 from bagwise.app.training.baselines import measure_baselines, with_pooled
 from bagwise.app.training.item_answers import TopClasses
-from bagwise.app.training.learning import learn_groups, merged_blocks
+from bagwise.app.training.learning import learn_groups
 from bagwise.app.training.method import (
     Method,
     adapt_to_table,
@@ -29,6 +30,7 @@ from bagwise.app.training.method import (
 )
 from bagwise.app.training.preparing import WordData, prepare
 from bagwise.app.training.provenance import provenance_of
+from bagwise.app.training.rows import Rows
 from bagwise.app.training.seen import distinct_hashes, notes_on_copies
 from bagwise.app.training.validating import Fold, validate
 from bagwise.descriptors.registry import split_names, without_folder
@@ -150,19 +152,17 @@ def run_fit(
     weighting = choose_weighting(method, data.whole(), None if facts is None else facts.idf)
     sizes = sizes_of(data.n_words, options, method, len(classes))
     with log.timed("merging"):
-        learned = (data, codes, sizes, method, weighting, options, report, prepared.steps)
-        hierarchy, heads, statistics = learn_groups(*learned)
+        weighted = Rows.of(data, codes, method, weighting)
+        hierarchy, heads, statistics = learn_groups(weighted, sizes, method, options, report, prepared.steps)
         if rows is not None and method.compares_items:
-            log.notes.append(_merged_on_sample(method, data, codes, options))
+            log.notes.append(_merged_on_sample(method, weighted.compared(method, options.random_state)))
     path, top = None, None
     folds: tuple[Fold, ...] = ()
     calibration: dict[int, float] = {}
     baselines: list[dict[str, Any]] = []
     if codes is not None and validated:
         with log.timed("cross-validation"):
-            found = validate(
-                executor_of(client, report), data, codes, sizes, method, weighting, options, prepared.steps
-            )
+            found = validate(executor, weighted, sizes, method, options, prepared.steps)
             path, top, calibration, folds = found.path, found.top, found.calibration, found.folds
             baselines = measure_baselines(data, codes, path, method, options)
         if data.pooled is not None:
@@ -232,8 +232,7 @@ def _fewer_than_classes(n_groups: int, n_classes: int, method: Method, path: Pat
     return f"{note}, with {measured}."
 
 
-def _merged_on_sample(method: Method, data: WordData, codes: NDArray[np.int64] | None, options: FitOptions) -> str:
-    blocks = merged_blocks(data, codes, method, options)
+def _merged_on_sample(method: Method, blocks: Sequence[NDArray[np.intp]]) -> str:
     n, apart = sum(map(len, blocks)), ""
     if len(blocks) > 1:
         apart = f", in {len(blocks)} random blocks; the neighbours of an item are those in its block"

@@ -35,7 +35,6 @@ from bagwise.merging.criteria.clusters import Clusters
 from bagwise.merging.criteria.others import Linkage
 from bagwise.merging.group_statistics import GroupStatistics
 from bagwise.merging.hierarchy import Hierarchy
-from bagwise.merging.pooling import pool
 from bagwise.merging.refining import merge_refined
 from bagwise.merging.scaling import Scaling
 from bagwise.merging.scoring import WeightLoss
@@ -345,39 +344,6 @@ class FollowedPath:
     merged: Teacher
 
     @classmethod
-    def fit(
-        cls,
-        X: Any,
-        codes: NDArray[np.int64],
-        sizes: Sequence[int],
-        svm: LinearSVC,
-        whole: Any = None,
-        n_cells: int = 1,
-        n_refined: int = 0,
-        progress: Progress = no_progress,
-    ) -> FollowedPath:
-        """Train the classifier on weighted words X, merge words, and fit the weights of groups to its scores.
-
-        The hierarchy is refined at `n_refined` groups, see `merge_refined`.
-
-        With several cells, X of shape (n_items, n_cells * n_words) has the words of each cell, and words are merged by
-        a classifier on those of whole items. Labels are used for classifiers on all words only.
-        """
-        n_teachers = 1 if n_cells == 1 else 2
-        progress("Training a classifier on all words", 0, n_teachers)
-        merged = teacher = Teacher.of(svm.fit(X, codes), X)
-        if n_cells > 1:
-            progress("Training a classifier on all words", 1, n_teachers)
-            merged = Teacher.of(svm.fit(whole, codes), whole)
-        progress("Training a classifier on all words", n_teachers, n_teachers)
-        scores = teacher.scores(X)
-
-        def moments_of(labels: NDArray[np.int64], size: int) -> ScoreMoments:
-            return ScoreMoments.of(pool(X, labels, size, n_cells=n_cells), scores)
-
-        return cls.of(teacher, merged, sizes, n_cells, n_refined, moments_of, progress)
-
-    @classmethod
     def of(
         cls,
         teacher: Teacher,
@@ -419,12 +385,6 @@ class FollowedPath:
         """Return what is needed to merge its groups again."""
         states = WeightLoss(self.merged.mass, self.merged.coef.T).states
         return GroupStatistics.of_states("classifier", states, self.hierarchy)
-
-    def scores(self, X: Any, size: int) -> NDArray[np.float64]:
-        """Return the scores of items with weighted words X, in one column for two classes."""
-        grouped = pool(X, self.hierarchy.cut(size), size, n_cells=self.n_cells)
-        coef, intercept = self.coefs[size]
-        return np.asarray(grouped @ coef.T) + intercept
 
     def head(self, size: int) -> Head:
         """Return the classifier of a size, one row of weights per class."""

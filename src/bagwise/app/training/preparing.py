@@ -19,7 +19,7 @@ from bagwise.app.model.vectorizers import Vectorizer, WordSample
 from bagwise.app.options import FitOptions
 from bagwise.app.training.items import first_labels, open_source, step_cache
 from bagwise.app.training.parts import count_parts
-from bagwise.app.training.sums import PartedRows, exceeds, sample_items
+from bagwise.app.training.rows import PartedRows, exceeds, sample_items
 from bagwise.codebooks.pyramids import n_cells
 from bagwise.distributed.executors import Executor
 from bagwise.errors import BagwiseError, argument, parameter_name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 
 from bagwise.app.model import PathErrors
 from bagwise.app.model.steps import StepCache, from_json, to_json
-from bagwise.app.model.vectorizers import group_features, no_progress
+from bagwise.app.model.vectorizers import group_features
 from bagwise.app.options import FitOptions
 from bagwise.app.training.calibration import HeldOutScores
 from bagwise.app.training.item_answers import TopClasses
-from bagwise.app.training.learning import LearnedGroups, Rows, inputs_of, learn_rows, settings_of
+from bagwise.app.training.learning import LearnedGroups, learn_rows, settings_of
 from bagwise.app.training.method import Method, fitting_svms, folds_of
-from bagwise.app.training.preparing import WordData
-from bagwise.codebooks.normalizing import WordWeighting
+from bagwise.app.training.rows import Rows
 from bagwise.distributed.executors import Executor
 
 __all__ = ["Fold", "Validation", "validate"]
@@ -63,35 +62,34 @@ class Validation:
 
 def validate(
     executor: Executor,
-    data: WordData,
-    codes: NDArray[np.int64],
+    rows: Rows,
     sizes: Sequence[int],
     method: Method,
-    weighting: WordWeighting,
     options: FitOptions,
     steps: StepCache | None = None,
 ) -> Validation:
     """Estimate the error at each size, with one hierarchy per fold; folds run at the same time.
 
-    Each of the classes `codes` needs at least two items. Weights of words, which do not depend on classes, are those of
-    all items. Taken from `steps` if an earlier run has done the same.
+    Each class needs at least two items. Weights of words, which do not depend on classes, are those of all items. Of
+    rows in partitions, the sample is validated. Taken from `steps` if an earlier run has done the same.
     """
-    given = (*inputs_of(data, codes), *(one for one in (weighting.weights, weighting.shift) if one is not None))
-    settings = settings_of(data, sizes, method, options) | {"folds": True}
+    rows = rows.sample or rows
+    codes = rows.codes
+    assert codes is not None
+    given, settings = rows.inputs, settings_of(rows, sizes, method, options) | {"folds": True}
     splits = folds_of(codes, options)
     found = None if steps is None else steps.load("errors", given, settings, f"errors of {method.criterion}")
     if found is not None:
         top = TopClasses(*(found[name] for name in _TOP))
         calibration = dict(zip(sizes, found["calibration"].tolist(), strict=True))
         folds = [
-            Fold(test, LearnedGroups.unpack(found, data.n_words, f"fold {k} ")) for k, (_, test) in enumerate(splits)
+            Fold(test, LearnedGroups.unpack(found, rows.n_words, f"fold {k} ")) for k, (_, test) in enumerate(splits)
         ]
         return Validation(PathErrors(**from_json(found["path"])), top, calibration, tuple(folds))
-    n_classes = int(codes.max()) + 1
-    observe = HeldOutScores(codes, n_classes, sizes)
+    observe = HeldOutScores(codes, rows.n_classes, sizes)
     n_threads = min(effective_n_jobs(options.n_jobs), len(splits))
     alone = options.with_changes(n_jobs=1, cache=None)
-    shared = executor.share((Rows.of(data, method, weighting), codes, tuple(sizes), method, alone, observe.chosen))
+    shared = executor.share((replace(rows, inputs=()), tuple(sizes), method, alone, observe.chosen))
     step = f"Cross-validating {method.criterion} at {len(sizes)} sizes"
     with fitting_svms():
         results = executor.gather(
@@ -116,13 +114,12 @@ def validate(
 
 def _run_fold(shared: Any, split: Any) -> tuple[LearnedGroups, TopClasses, NDArray[np.float32]]:
     """Learn from some items and answer others; scores are those of the `chosen` ones."""
-    rows, codes, sizes, method, options, chosen = shared
+    rows, sizes, method, options, chosen = shared
     train, test = split
-    n_classes = int(codes.max()) + 1
     with fitting_svms():
-        learned = learn_rows(rows[train], codes[train], sizes, method, options, no_progress)
-    top = TopClasses.empty(len(sizes), len(test), n_classes)
-    kept = np.empty((len(sizes), int(chosen[test].sum()), n_classes), np.float32)
+        learned = learn_rows(rows[train], sizes, method, options)
+    top = TopClasses.empty(len(sizes), len(test), rows.n_classes)
+    kept = np.empty((len(sizes), int(chosen[test].sum()), rows.n_classes), np.float32)
     words = rows.weighted[test]
     for k, size in enumerate(sizes):
         labels = learned.hierarchy.cut(size)

@@ -1,16 +1,17 @@
-"""A fit whose histograms do not fit into one process: sums over partitions, and a sample of the items.
+"""Rows of a fit, in one block or in many: sums over blocks, and a sample of the items where they are many.
 
-Words are weighted, merged and classified by sums over all items. What needs the items themselves, such as
+A fit whose histograms take more memory than the options allow leaves them in partitions. Words are weighted, merged and
+classified by sums over all items. What needs the items themselves, such as
 cross-validation, reports and criteria of neighbours, is done with a sample of them, and notes say so.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,21 +19,26 @@ from numpy.typing import NDArray
 
 from bagwise._utils.hashing import hash_names
 from bagwise._utils.memory import parse_size
-from bagwise.app.model.vectorizers import Part, group_features
+from bagwise.app.model.vectorizers import Part, Progress, group_features
 from bagwise.app.options import FitOptions
+from bagwise.app.training.method import Method, make_svm
 from bagwise.app.training.parts import CountedParts, stacked
 from bagwise.app.training.seen import item_hashes
 from bagwise.codebooks.normalizing import WordWeighting
-from bagwise.distributed.executors import Executor
+from bagwise.distributed.executors import Executor, LocalExecutor
 from bagwise.distributed.linear import fit_svm
 from bagwise.merging.clusterings import Clusterings
-from bagwise.merging.criteria import TraceRatio
+from bagwise.merging.criteria import Criterion, TraceRatio, resolve_criterion
 from bagwise.merging.data import Pairs
 from bagwise.merging.pooling import pool
 from bagwise.merging.statistics import Statistics
-from bagwise.merging.teacher import ScoreMoments, Teacher, answers, class_sizes, mean_squares
+from bagwise.merging.teacher import ScoreMoments, Teacher, answers, class_sizes
 
-__all__ = ["Facts", "PartedRows", "add_scatters", "blocks_to_merge", "deal_items", "exceeds", "sample_items"]
+if TYPE_CHECKING:
+    from bagwise.app.training.preparing import WordData
+
+__all__ = ["Facts", "PartedRows", "Rows", "add_scatters", "blocks_to_merge", "deal_items", "exceeds", "fit_linear"]
+__all__ += ["sample_items"]
 
 _BLOCK_BYTES = 32 << 20  # of histograms that a worker goes through in one task, at least
 _MOST_BLOCKS = 8192
@@ -111,22 +117,16 @@ def add_scatters(
     X: Any,
     codes: Any,
     blocks: Sequence[NDArray[np.intp]],
-    transform: Callable[[Any], Any] | None = None,
-    columns: slice = slice(None),
 ) -> Pairs:
-    """Sum A and B of a trace ratio criterion over blocks of rows, in which neighbours are found.
-
-    `transform` is applied to the rows of a block, where it is computed; of the result, some columns are used.
-    """
+    """Sum A and B of a trace ratio criterion over blocks of rows, in which neighbours are found."""
     data = [X[rows] for rows in blocks]
     labels = [None if codes is None else codes[rows] for rows in blocks]
-    function = partial(_scatters, criterion, transform, columns)
+    function = partial(_scatters, criterion)
     return executor.map_reduce(function, operator.add, data, labels, step="Comparing items")
 
 
-def _scatters(criterion: TraceRatio, transform: Any, columns: slice, X: Any, codes: Any) -> Pairs:
-    rows = X if transform is None else transform(X)
-    return Pairs.of(criterion, rows[:, columns].astype(np.float64), codes)
+def _scatters(criterion: TraceRatio, X: Any, codes: Any) -> Pairs:
+    return Pairs.of(criterion, X.astype(np.float64), codes)
 
 
 @dataclass(frozen=True)
@@ -234,13 +234,137 @@ class PartedRows:
         codes = [[self.codes[k] for k in group] for group in groups]
         return self.executor.map(function, rows, codes, step="Weighting words")
 
-    def train(self, blocks: list[Any], n_features: int, C: float, progress: Callable[[int, int], Any]) -> Any:
-        """Train a linear SVM on the features of blocks; returns weights and intercepts."""
-        return fit_svm(self.executor, blocks, self.n_classes, n_features, C, progress=progress)
 
-    def teacher(self, blocks: list[Any], n_features: int, C: float, progress: Callable[[int, int], Any]) -> Teacher:
+@dataclass(frozen=True)
+class Rows:
+    """Weighted words of the items of a fit: in one block in this process, or in blocks that lie where they were made.
+
+    Attributes
+    ----------
+    executor : Executor
+    keep : callable
+        Holds what is computed of a block, see `Executor`.
+    blocks, whole : list of handles
+        Blocks of batches, pairs of weighted words of all cells, or of whole items, and classes.
+    merged : ndarray or CSR array
+        What words are merged on, unless sums over `parted` rows do: of all items, or of those of a sample.
+    codes : ndarray, or None
+        Classes of the rows of `merged`.
+    ids : sequence of str
+        Of the same.
+    n_cells, n_classes : int
+    inputs : tuple of arrays
+        What all of this depends on, for results in a cache.
+    parted : PartedRows, or None
+    needed : callable
+        From counts of whole items to what words are merged on.
+    sample : Rows, or None
+        Those of the sample, for what needs items.
+    """
+
+    executor: Executor
+    keep: Callable[[Iterable[Any]], Iterable[Any]]
+    blocks: list[Any]
+    whole: list[Any]
+    merged: Any
+    codes: NDArray[np.int64] | None
+    ids: Sequence[str]
+    n_cells: int
+    n_classes: int
+    inputs: tuple[Any, ...] = ()
+    parted: PartedRows | None = None
+    needed: Callable[[Any], Any] | None = None
+    sample: Rows | None = None
+
+    @classmethod
+    def of(cls, data: WordData, codes: NDArray[np.int64] | None, method: Method, weighting: WordWeighting) -> Rows:
+        """Weight the words of a fit."""
+        weighted = weighting.apply(data.histograms, data.n_cells)
+        whole = weighted if data.n_cells == 1 else weighting.apply(data.whole())
+        merged, ids = method.merging_input(data.whole(), whole), data.collection.ids
+        here = cls.here(weighted, whole, merged, codes, ids, data.n_cells)
+        given = (data.histograms, codes, weighting.weights, weighting.shift)
+        here = replace(here, inputs=tuple(one for one in given if one is not None))
+        if data.rows is None:
+            return here
+        parted, facts = data.rows, data.rows.facts
+        blocks = [] if codes is None else parted.blocks(partial(_weighted, weighting, data.n_cells))
+        of_whole = blocks
+        if data.n_cells > 1 and method.follows:
+            of_whole = parted.blocks(partial(_weighted, weighting, 1), True)
+        return replace(
+            here,
+            executor=parted.executor,
+            keep=parted.executor.keep,
+            blocks=blocks,
+            whole=of_whole,
+            inputs=(*here.inputs, facts.statistics.class_sums, facts.n_items_with, facts.hashes),
+            parted=parted,
+            needed=partial(_merging_input, method, weighting),
+            sample=here,
+        )
+
+    @classmethod
+    def here(cls, weighted: Any, whole: Any, merged: Any, codes: Any, ids: Sequence[str], n_cells: int = 1) -> Rows:
+        """Put rows in this process into one block."""
+        blocks = [[(weighted, codes)]]
+        own = blocks if whole is weighted else [[(whole, codes)]]
+        n_classes = 1 if codes is None else int(codes.max()) + 1
+        return cls(LocalExecutor(), list, blocks, own, merged, codes, ids, n_cells, n_classes)
+
+    @property
+    def n_words(self) -> int:
+        """Size of the vocabulary."""
+        return int(self.merged.shape[1])
+
+    def __getitem__(self, items: NDArray[np.intp]) -> Rows:
+        """Return some rows of the block in this process."""
+        assert self.parted is None
+        ((weighted, _),), ((whole, _),) = self.blocks[0], self.whole[0]
+        own = weighted[items]
+        of_whole = own if whole is weighted else whole[items]
+        merged = own if self.merged is weighted else of_whole if self.merged is whole else self.merged[items]
+        codes = None if self.codes is None else self.codes[items]
+        ids = [self.ids[number] for number in items.tolist()]
+        return replace(Rows.here(own, of_whole, merged, codes, ids, self.n_cells), n_classes=self.n_classes)
+
+    @property
+    def weighted(self) -> Any:
+        """Weighted words of the block in this process."""
+        return self.blocks[0][0][0]
+
+    def compared(self, method: Method, seed: int) -> list[NDArray[np.intp]]:
+        """Return the items that words are merged on by criteria that compare items, see `blocks_to_merge`."""
+        if not method.in_blocks or not method.compares_items:
+            return [np.arange(self.merged.shape[0])]
+        criterion, most_words = resolve_criterion(method.criterion), max(method.vocabularies or (self.n_words,))
+        return blocks_to_merge(criterion, self.merged, most_words, self.ids, self.codes, seed)
+
+    def merging(
+        self, method: Method, options: FitOptions, progress: Progress
+    ) -> tuple[Criterion, Callable[[slice], tuple[Any, Any]]]:
+        """Return the criterion, and what gives the data of some columns, or sums over all items, and classes."""
+        criterion = resolve_criterion(method.criterion)
+        if self.parted is not None and not method.compares_items:
+            # items are clustered by the sample, and all of them assigned
+            parted, needed = self.parted, self.needed
+            assert needed is not None
+            learned, sums = method.clusterings(self.merged, options.n_jobs, progress), criterion.sums_needed or ()
+            return criterion, lambda part: (parted.statistics(needed, part, sums, learned), None)
+        criterion = method.criterion_for(self.merged, options.n_jobs, progress)
+        y = self.codes if criterion.supervised else None
+        blocks = self.compared(method, options.random_state)
+        if len(blocks) > 1:
+            add = partial(add_scatters, self.executor, criterion)
+            return criterion, lambda part: (add(self.merged[:, part], y, blocks), None)
+        some = slice(None) if len(blocks[0]) == self.merged.shape[0] else blocks[0]
+        X, own = self.merged[some], None if y is None else y[some]
+        return criterion, lambda part: (X[:, part], own)
+
+    def teacher(self, whole: bool, options: FitOptions, progress: Callable[[int, int], Any]) -> Teacher:
         """Train the classifier on all words, and find how much each word counts; see `Teacher.of`."""
-        coef, intercept = self.train(blocks, n_features, C, progress)
+        blocks, n_features = (self.whole, self.n_words) if whole else (self.blocks, self.n_cells * self.n_words)
+        coef, intercept = fit_linear(self.executor, blocks, self.n_classes, n_features, options, progress)
         teacher = Teacher(coef, intercept, np.arange(self.n_classes), np.ones(n_features))
         of_class = self._of_answers(teacher, blocks)
         squares, total = self._over(blocks, partial(_squares, teacher, of_class))
@@ -251,39 +375,54 @@ class PartedRows:
         (sizes,) = self._over(blocks, partial(_answered, teacher))
         return 1.0 / class_sizes(sizes)
 
-    def moments(self, teacher: Teacher, blocks: list[Any], labels: NDArray[np.int64], size: int) -> ScoreMoments:
+    def moments(self, teacher: Teacher, labels: NDArray[np.int64], size: int) -> ScoreMoments:
         """Sum up the moments of groups of words and of the scores of the teacher."""
-        of_class = self._of_answers(teacher, blocks)
-        return self._over(blocks, partial(_moments, teacher, of_class, labels, size, self.n_cells), operator.add)
+        of_class = self._of_answers(teacher, self.blocks)
+        return self._over(self.blocks, partial(_moments, teacher, of_class, labels, size, self.n_cells), operator.add)
 
     def _over(self, blocks: list[Any], function: Callable[[Any], Any], join: Any = None) -> Any:
         return self.executor.map_reduce(function, join or _add, blocks)
 
     def head(
-        self,
-        blocks: list[Any],
-        labels: NDArray[np.int64],
-        size: int,
-        normalize: Any,
-        C: float,
-        standardize: bool,
-        progress: Callable[[int, int], Any],
+        self, labels: NDArray[np.int64], size: int, method: Method, options: FitOptions, progress: Any
     ) -> tuple[Values, Values]:
-        """Train the classifier on the features of groups; `standardize` brings them to unit variance before."""
-        keep, width = self.executor.keep, self.n_cells * size
-        grouped = self.executor.map(partial(_grouped, keep, labels, size, self.n_cells, normalize), blocks)
-        if not standardize:
-            return self.train(grouped, width, C, progress)
+        """Train the classifier on the features of groups; those of measurements are standardised before."""
+        executor, n_classes, width = self.executor, self.n_classes, self.n_cells * size
+        function = partial(_grouped, self.keep, labels, size, self.n_cells, method.normalize)
+        grouped = executor.map(function, self.blocks)
+        if method.scaling is None:
+            return fit_linear(executor, grouped, n_classes, width, options, progress)
         sums, n = self._over(grouped, _column_sums)
         mean = sums / n
         (squares,) = self._over(grouped, partial(_squared_deviations, mean))
         scale = np.sqrt(squares / n)
         scale[scale == 0] = 1.0  # as StandardScaler
-        coef, intercept = self.train(
-            self.executor.map(partial(_standardized, keep, mean, scale), grouped), width, C, progress
-        )
+        standardized = executor.map(partial(_standardized, self.keep, mean, scale), grouped)
+        coef, intercept = fit_linear(executor, standardized, n_classes, width, options, progress)
         coef = coef / scale
         return coef, intercept - coef @ mean
+
+
+def fit_linear(
+    executor: Executor,
+    blocks: Sequence[Any],
+    n_classes: int,
+    n_features: int,
+    options: FitOptions,
+    progress: Callable[[int, int], Any] = lambda done, total: None,
+) -> tuple[Values, Values]:
+    """Train a linear SVM on blocks of batches: one by liblinear, more by `fit_svm`; returns weights and intercepts."""
+    if len(blocks) > 1:
+        return fit_svm(executor, blocks, n_classes, n_features, options.C, progress=progress)
+    (block,) = executor.gather(blocks)
+    matrices, codes = zip(*block, strict=True)
+    X = matrices[0]
+    if len(matrices) > 1:
+        X = sp.vstack(matrices, format="csr") if sp.issparse(X) else np.concatenate(matrices)
+    progress(0, 1)
+    svm = make_svm(options).fit(X, np.concatenate(codes))
+    progress(1, 1)
+    return svm.coef_, svm.intercept_
 
 
 def _matrix(part: Part) -> Any:
@@ -341,11 +480,12 @@ def _answered(teacher: Teacher, block: Any) -> tuple[NDArray[np.int64]]:
     return (np.sum([np.bincount(answers(teacher.scores(X)), minlength=n) for X, _ in block], axis=0),)
 
 
-def _squares(teacher: Teacher, of_class: Values, block: Any) -> tuple[Values, float]:
+def _squares(teacher: Teacher, of_class: Values, block: Any) -> tuple[Any, Any]:
     found = []
     for X, _ in block:
         weights = of_class[answers(teacher.scores(X))]
-        found.append((mean_squares(X, weights) * weights.sum(), float(weights.sum())))
+        squares = X.multiply(X) if sp.issparse(X) else np.square(X, dtype=np.float64)
+        found.append((np.asarray(squares.T @ weights, dtype=np.float64).ravel(), float(weights.sum())))
     return sum(one[0] for one in found), sum(one[1] for one in found)
 
 
@@ -380,10 +520,9 @@ def _add(one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(a + b for a, b in zip(one, other, strict=True))
 
 
-def weighted_by(weighting: WordWeighting, n_cells: int) -> Callable[[Any], Any]:
-    """Return what weights histograms of so many cells."""
-    return partial(_weighted, weighting, n_cells)
-
-
 def _weighted(weighting: WordWeighting, n_cells: int, X: Any) -> Any:
     return weighting.apply(X, n_cells)
+
+
+def _merging_input(method: Method, weighting: WordWeighting, counts: Any) -> Any:
+    return method.merging_input(counts, weighting.apply(counts))
