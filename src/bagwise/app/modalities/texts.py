@@ -300,7 +300,7 @@ def located_words(text: str, options: Mapping[str, Any]) -> Iterator[tuple[str, 
         return
     prepared, origin = _single_spaces(prepared, origin)
     if analyzer == "char":
-        places = [(place, place + 1) for place in origin]
+        places = [(start, start + 1) for start in origin]
         for n in range(least, min(most, len(prepared)) + 1):
             for a in range(len(prepared) - n + 1):
                 yield prepared[a : a + n], places[a : a + n]
@@ -375,7 +375,7 @@ def _padded_ngrams(word: str, origin: Sequence[int], least: int, most: int) -> I
     for n in range(least, most + 1):
         for a in range(max(len(padded) - n, 0) + 1):
             near = origin[max(a - 1, 0) : max(a + n - 1, 0)] or origin  # of a space alone: the word beside it
-            yield padded[a : a + n], [(place, place + 1) for place in near]
+            yield padded[a : a + n], [(start, start + 1) for start in near]
         if n >= len(padded):
             return
 
