@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import io
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, overload
+from typing import TYPE_CHECKING, Any, BinaryIO, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,18 +54,27 @@ __all__ = ["Collection", "Contents", "Root", "as_items"]
 _WIDE, _AT_A_TIME = 1 << 26, 1 << 16
 
 
-class Root(Protocol):
+class Root(ABC):
     """Finds the bytes of items. Picklable; equal ones find the same."""
 
-    def content(self, id: str, url: str | None, offset: int | None, size: int | None, version: str | None) -> Content:
+    @abstractmethod
+    def content(
+        self,
+        id: str,
+        url: str | None = None,
+        offset: int | None = None,
+        size: int | None = None,
+        version: str | None = None,
+    ) -> Content:
         """Return the bytes of an item, by its row in the table of the collection."""
 
     def part(self, ids: Sequence[str], urls: Sequence[str | None]) -> Root:
         """Return what finds the bytes of these items, to be sent to another process."""
+        return self
 
 
 @dataclass(frozen=True)
-class Contents:
+class Contents(Root):
     """The bytes of items by id."""
 
     by_id: Mapping[str, Content]

@@ -17,7 +17,7 @@ from bagwise._utils.extras import require
 from bagwise._utils.text import quote_formula
 from bagwise.errors import BagwiseError
 from bagwise.sources.archives import FilePart
-from bagwise.sources.collection import Collection
+from bagwise.sources.collection import Collection, Root
 from bagwise.sources.contents import File, FileContent, UrlContent, as_file
 from bagwise.sources.item_tables import arrow, item_table, to_bytes, to_strings
 from bagwise.sources.items import Content, Decoder, Item
@@ -169,7 +169,7 @@ def _check_urls(urls: Any, place: Any) -> None:
 
 
 @dataclass(frozen=True)
-class ManifestRoot:
+class ManifestRoot(Root):
     """What relative URLs of a manifest are relative to, and the options of file systems."""
 
     folder: Any
@@ -183,16 +183,17 @@ class ManifestRoot:
         return cls(os.path.dirname(os.path.abspath(file.place)), file.options)
 
     def content(
-        self, id: str, url: str | None, offset: int | None = None, size: int | None = None, version: str | None = None
+        self,
+        id: str,
+        url: str | None = None,
+        offset: int | None = None,
+        size: int | None = None,
+        version: str | None = None,
     ) -> Content:
         """Return the bytes of a row."""
         assert url is not None
         whole = self._file(url, size if offset is None else None)
         return whole if offset is None else FilePart(whole, id.rsplit("/", 1)[-1], offset, size or 0)
-
-    def part(self, ids: Sequence[str], urls: Sequence[str | None]) -> ManifestRoot:
-        """Return the same."""
-        return self
 
     def _file(self, url: str, size: int | None) -> File:
         if is_url(url):

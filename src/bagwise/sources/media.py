@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
 
@@ -21,10 +21,23 @@ from bagwise.sources.decoding import DECODING
 from bagwise.sources.encodings import MARKS, check_encoding, decode_text, guess_encoding, is_not_utf8
 from bagwise.sources.guarded import call_guarded
 from bagwise.sources.image_files import IMAGE_ENDINGS, ORIENTATION, UNREAD_ENDINGS, decoding_bytes, open_image, to_array
-from bagwise.sources.items import Content, Item
+from bagwise.sources.item_tables import to_codes
+from bagwise.sources.items import Content, Decoder, Item
 from bagwise.sources.limits import Deadline, Limits, as_limits, read_timed, timed
-from bagwise.sources.places import Listing, chosen_endings, collect, ending, with_endings
+from bagwise.sources.manifests import ManifestFile, open_manifest
+from bagwise.sources.places import (
+    Listing,
+    annotated,
+    arrange,
+    by_folder,
+    chosen_endings,
+    ending,
+    linked_notes,
+    nothing_found,
+    with_endings,
+)
 from bagwise.sources.plain_texts import TEXT_ENDINGS, choose_texts
+from bagwise.sources.shards import Shards, open_shards
 
 __all__ = [
     "VIDEO_ENDINGS",
@@ -47,8 +60,48 @@ _REDUCED = 2
 _SAMPLE, _HEAD, _OTHERS = 50, 1 << 14, 0.2
 
 
+def collect(
+    source: ManifestFile | Shards | Listing,
+    modality: str,
+    decoder: Decoder,
+    choose: Callable[[Mapping[str, Content]], list[str]],
+    *,
+    accepted: frozenset[str] | None = None,
+    labels: Any = "folders",
+    splits: Any = "folders",
+    limits: Limits | None = None,
+) -> Collection:
+    """Make a collection of the files of a source that `choose` chooses; `accepted` are their usual endings."""
+    limits = limits or Limits()
+    if isinstance(source, ManifestFile):
+        return open_manifest(source, modality, decoder, labels=labels, splits=splits)
+    if isinstance(source, Shards):
+        return open_shards(source, modality, decoder, accepted, labels=labels, splits=splits, limits=limits)
+    listing = source.without(labels)
+    shown = os.fspath(listing)
+    chosen = choose(listing)
+    if not chosen:
+        raise nothing_found(shown, modality, listing, accepted, f"; others by {argument('extensions')}")
+    folders, split_of = arrange(chosen)
+    table = listing.table(
+        chosen,
+        to_codes(folders) if by_folder(labels) else None,
+        to_codes(split_of) if by_folder(splits) else None,
+    )
+    others = sorted([*listing.ignored, *(set(listing) - set(chosen))])
+    notes = linked_notes(listing)
+    tables = [name for name in others if "/" not in name and ending(name) in (".csv", ".tsv", ".xlsx")]
+    if by_folder(labels) and len(tables) == 1 and os.path.isdir(shown) and not any(folders):
+        beside = argument("labels", os.path.join(shown, tables[0]))
+        notes.append(f"Items have no labels, which come from folders. If {tables[0]} holds them: {beside}")
+    collection = Collection(
+        table, modality, decoder, listing.root, source=shown, ignored=others, notes=notes, limits=limits
+    )
+    return annotated(collection, labels, splits)
+
+
 def open_images(
-    path: str | os.PathLike[str],
+    source: ManifestFile | Shards | Listing,
     *,
     mode: str = "grey",
     labels: Any = "folders",
@@ -62,7 +115,7 @@ def open_images(
     decoder = ImageDecoder(check_mode(mode), limits)
     endings = chosen_endings(extensions, IMAGE_ENDINGS)
     given: dict[str, Any] = {"accepted": endings, "labels": labels, "splits": splits, "limits": limits}
-    collection = collect(path, "images", decoder, with_endings(endings), **given)
+    collection = collect(source, "images", decoder, with_endings(endings), **given)
     collection.notes += unread_images(collection.ignored)
     return collection
 
@@ -186,7 +239,7 @@ def has_color(image: NDArray[Any]) -> bool:
 
 
 def open_texts(
-    path: str | os.PathLike[str],
+    source: ManifestFile | Shards | Listing,
     *,
     encoding: str | None = None,
     labels: Any = "folders",
@@ -200,11 +253,11 @@ def open_texts(
     endings = chosen_endings(extensions, TEXT_ENDINGS)
     choose = choose_texts if extensions is None else with_endings(endings)
     given: dict[str, Any] = {"accepted": endings, "labels": labels, "splits": splits, "limits": limits}
-    collection = collect(path, "texts", TextDecoder(encoding, limits), choose, **given)
-    if isinstance(path, Listing) and path.is_file:
-        told = f"{next(iter(path))} was read as one text. If its rows or lines are texts"
+    collection = collect(source, "texts", TextDecoder(encoding, limits), choose, **given)
+    if isinstance(source, Listing) and source.is_file:
+        told = f"{next(iter(source))} was read as one text. If its rows or lines are texts"
         collection.notes += (f"{told}: {argument('modality', 'records')}",)
-    if encoding is None and not isinstance(getattr(path, "place", path), Url):
+    if encoding is None and not isinstance(getattr(source, "place", None), Url):
         collection = _in_guessed_encoding(collection, limits)
     return collection
 
@@ -258,7 +311,7 @@ VIDEO_ENDINGS = frozenset([".avi", ".mp4", ".m4v", ".mkv", ".mov", ".mpg", ".mpe
 
 
 def open_videos(
-    path: str | os.PathLike[str],
+    source: ManifestFile | Shards | Listing,
     *,
     mode: str = "grey",
     every: int = 1,
@@ -279,7 +332,7 @@ def open_videos(
     )
     endings = chosen_endings(extensions, VIDEO_ENDINGS)
     given: dict[str, Any] = {"accepted": endings, "labels": labels, "splits": splits, "limits": limits}
-    return collect(path, "videos", decoder, with_endings(endings), **given)
+    return collect(source, "videos", decoder, with_endings(endings), **given)
 
 
 @dataclass(frozen=True)

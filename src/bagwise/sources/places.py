@@ -18,12 +18,24 @@ from bagwise.sources.annotations import LabelFile
 from bagwise.sources.archives import check_name, is_archive, list_archive
 from bagwise.sources.collection import Collection, Contents, Root
 from bagwise.sources.contents import FileContent, UrlContent, version_of
-from bagwise.sources.item_tables import item_table, numbers, to_bytes, to_codes
-from bagwise.sources.items import Content, Decoder
+from bagwise.sources.item_tables import item_table, numbers, to_bytes
+from bagwise.sources.items import Content
 from bagwise.sources.limits import Limits
 from bagwise.sources.roles import SPLIT_FOLDERS
 
-__all__ = ["Folder", "Listing", "arrange", "collect", "ending", "is_file", "linked_notes", "list_place"]
+__all__ = [
+    "Folder",
+    "Listing",
+    "annotated",
+    "arrange",
+    "by_folder",
+    "chosen_endings",
+    "ending",
+    "is_file",
+    "linked_notes",
+    "list_place",
+]
+__all__ += ["nothing_found", "with_endings"]
 
 # Folders by URL that are listed at a time, and how deep they may be.
 _AT_A_TIME, _MOST_LEVELS = 16, 100
@@ -31,7 +43,7 @@ _NAMED = 5  # links in a note
 
 
 @dataclass(frozen=True)
-class Folder:
+class Folder(Root):
     """The files of a folder of this machine, or by URL, by their names: paths below it."""
 
     place: Any  # an absolute path, or a URL
@@ -45,10 +57,6 @@ class Folder:
         if isinstance(self.place, Url):
             return UrlContent(self.place, f"{self.prefix}{id}", size, version)
         return FileContent(os.path.join(self.place, id))
-
-    def part(self, ids: Sequence[str], urls: Sequence[str | None]) -> Folder:
-        """Return the folder."""
-        return self
 
 
 class Listing(Mapping[str, Content], os.PathLike[str]):
@@ -97,7 +105,7 @@ class Listing(Mapping[str, Content], os.PathLike[str]):
     def without(self, labels: Any) -> Listing:
         """Return the listing without the file of labels, if it lies beside the items."""
         path = labels.path if isinstance(labels, LabelFile) else labels
-        if not isinstance(path, (str, os.PathLike)) or _by_folder(path):
+        if not isinstance(path, (str, os.PathLike)) or by_folder(path):
             return self
         path = as_place(path)
         own = path.opened()[1] if isinstance(path, Url) else str(Path(path).resolve())
@@ -333,60 +341,16 @@ def arrange(names: Iterable[str]) -> tuple[list[str | None], list[str | None]]:
     return [labels[folder] for folder in of_names], [splits[folder] for folder in of_names]
 
 
-def collect(
-    path: str | os.PathLike[str],
-    modality: str,
-    decoder: Decoder,
-    choose: Callable[[Mapping[str, Content]], list[str]],
-    *,
-    accepted: frozenset[str] | None = None,
-    labels: Any = "folders",
-    splits: Any = "folders",
-    limits: Limits | None = None,
-) -> Collection:
-    """Make a collection of the files of a place that `choose` chooses; `accepted` are their usual endings."""
-    from bagwise.sources.manifests import ManifestFile, open_manifest  # deferred: they use what is here
-    from bagwise.sources.opening import found_source
-    from bagwise.sources.shards import Shards, open_shards
-
-    limits = limits or Limits()
-    source = found_source(path, limits)
-    if isinstance(source, ManifestFile):
-        return open_manifest(source, modality, decoder, labels=labels, splits=splits)
-    if isinstance(source, Shards):
-        return open_shards(source, modality, decoder, accepted, labels=labels, splits=splits, limits=limits)
-    listing = list_place(source, limits).without(labels)
-    shown = os.fspath(listing)
-    chosen = choose(listing)
-    if not chosen:
-        raise nothing_found(shown, modality, listing, accepted, f"; others by {argument('extensions')}")
-    by_folder, split_of = arrange(chosen)
-    table = listing.table(
-        chosen,
-        to_codes(by_folder) if _by_folder(labels) else None,
-        to_codes(split_of) if _by_folder(splits) else None,
-    )
-    others = sorted([*listing.ignored, *(set(listing) - set(chosen))])
-    notes = linked_notes(listing)
-    tables = [name for name in others if "/" not in name and ending(name) in (".csv", ".tsv", ".xlsx")]
-    if _by_folder(labels) and len(tables) == 1 and os.path.isdir(shown) and not any(by_folder):
-        beside = argument("labels", os.path.join(shown, tables[0]))
-        notes.append(f"Items have no labels, which come from folders. If {tables[0]} holds them: {beside}")
-    collection = Collection(
-        table, modality, decoder, listing.root, source=shown, ignored=others, notes=notes, limits=limits
-    )
-    return annotated(collection, labels, splits)
-
-
-def _by_folder(given: Any) -> bool:
+def by_folder(given: Any) -> bool:
+    """Whether labels or splits are those of folders."""
     return isinstance(given, str) and given == "folders"
 
 
 def annotated(collection: Collection, labels: Any, splits: Any) -> Collection:
     """Apply the `labels` and `splits` parameters where they are mappings or files."""
-    if labels is not None and not _by_folder(labels):
+    if labels is not None and not by_folder(labels):
         collection = collection.with_labels(labels)
-    if splits is not None and not _by_folder(splits):
+    if splits is not None and not by_folder(splits):
         collection = collection.with_splits(splits)
     return collection
 

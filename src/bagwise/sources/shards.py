@@ -20,7 +20,7 @@ from bagwise._utils.json_text import parse_json
 from bagwise._utils.threads import map_in_order
 from bagwise.errors import BagwiseError, argument
 from bagwise.sources.archives import FilePart, Packed, is_archive, is_tar, list_archive, tar_members
-from bagwise.sources.collection import Collection
+from bagwise.sources.collection import Collection, Root
 from bagwise.sources.contents import File, FileContent, UrlContent
 from bagwise.sources.item_tables import coded, item_table, joined, numbers, to_bytes, to_codes
 from bagwise.sources.items import Decoder
@@ -182,12 +182,12 @@ class _Shard(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ShardsRoot:
+class ShardsRoot(Root):
     """Shards by their names, which are the urls of items; ids are these, and the names of members."""
 
     by_name: Mapping[str, _Shard]
 
-    def content(self, id: str, url: Any, offset: Any, size: Any, version: str | None = None) -> FilePart:
+    def content(self, id: str, url: Any = None, offset: Any = None, size: Any = None, version: Any = None) -> FilePart:
         """Return a member of a shard."""
         shard = self.by_name[url]
         return FilePart(shard.file, id[len(url) + 1 :], offset, size, shard.stamp, shard.packed)
