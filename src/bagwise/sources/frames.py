@@ -143,6 +143,9 @@ class _Frame:
         self.parts: list[tuple[str | None, Any]] = [(None, source)]
         if isinstance(source, Mapping) and all(hasattr(part, "column_names") for part in source.values()):
             self.parts = [(split_name(str(name)), part) for name, part in source.items()]
+        features = next((getattr(part, "features", None) for _, part in self.parts), None)  # of Hugging Face
+        self.features: Mapping[str, Any] = features if isinstance(features, Mapping) else {}
+        self.parts = [(name, _as_arrow(part)) for name, part in self.parts]
         names = [list(_names(part)) for _, part in self.parts]
         if not names or any(sorted(one) != sorted(names[0]) for one in names):
             raise BagwiseError(f"The splits of the {self.kind} have different columns, or there are none.")
@@ -153,8 +156,6 @@ class _Frame:
         self.n_rows = sum(self.sizes)
         if not self.n_rows or not self.names:
             raise BagwiseError(f"The {self.kind} has {self.n_rows} rows and {len(self.names)} columns. Give some.")
-        features = getattr(self.parts[0][1], "features", None)  # of Hugging Face
-        self.features: Mapping[str, Any] = features if isinstance(features, Mapping) else {}
 
     def table(self, without: str | None = None) -> Table:
         """Return the columns as an Arrow table; without one that has images."""
@@ -191,7 +192,7 @@ class _Frame:
     def cells(self, name: str) -> Any:
         """Yield the cells of a column, images as their files."""
         for _, part in self.parts:
-            values = _values(part, name)
+            values = part[_names(part)[name]]
             yield from (one.as_py() if hasattr(one, "as_py") else one for one in values)
 
     def typed_label(self) -> str | None:
@@ -238,29 +239,28 @@ def _names(part: Any) -> dict[str, Any]:
 
 def _n_rows(part: Any) -> int:
     if not isinstance(part, Mapping):
-        return int(getattr(part, "num_rows", None) or len(part))
+        return len(part)
     sizes = {len(column) for column in part.values()}
     if len(sizes) > 1:
         raise BagwiseError(f"Columns have {' and '.join(map(str, sorted(sizes)))} rows. Give as many of each.")
     return sizes.pop() if sizes else 0
 
 
-def _values(part: Any, name: str) -> Any:
-    """Return a column as the library of the table gives it; of Hugging Face as Arrow, so that no image is decoded."""
-    if hasattr(part, "with_format"):
-        return part.select_columns([name]).with_format("arrow")[:].column(name)
-    return part[_names(part)[name]]
+def _as_arrow(part: Any) -> Any:
+    """Return a table as Arrow has it, where its library gives all of it so; images are not decoded."""
+    if hasattr(part, "with_format"):  # of Hugging Face
+        return part.with_format("arrow")[:]
+    # pandas may hold objects, which only those columns refuse that have them
+    by_column = hasattr(part, "iloc") or not hasattr(part, "__arrow_c_stream__")
+    return part if by_column else arrow().table(part)
 
 
 def _column(part: Any, name: str) -> Any | None:
     """Return a column as Arrow has it; None if it holds other things than strings, numbers and lists of them."""
-    pa = arrow()
-    values = _values(part, name)
+    pa, values = arrow(), part[_names(part)[name]]
     try:
-        if hasattr(values, "__arrow_c_stream__"):
-            found = pa.chunked_array(values)
-        else:
-            found = pa.chunked_array([pa.array(values, from_pandas=True)])
+        stream = hasattr(values, "__arrow_c_stream__")
+        found = pa.chunked_array(values if stream else [pa.array(values, from_pandas=True)])
         if pa.types.is_struct(found.type) or pa.types.is_map(found.type):
             return None
         return found.cast(pa.large_string()) if str(found.type) == "string_view" else found
