@@ -147,12 +147,12 @@ def test_an_interrupted_fit_goes_on_in_the_bucket(store, folder):
     with pytest.raises(KeyboardInterrupt):
         fit_model(store.url("data/texts"), **options, progress=interrupt)
     kept = Storage.of(store.url("caches/of fits"), store.options)
-    counted = [name for name in kept.names() if name.startswith("part/")]
+    counted = [name for name in kept.names() if name.startswith("histograms/")]
     assert counted
     store.requests.clear()
     model = fit_model(store.url("data/texts"), **options | {"client": LocalExecutor()})
     assert not [path for method, path, _ in store.requests if method == "PUT" and any(map(path.endswith, counted))]
-    assert len([name for name in kept.names() if name.startswith("part/")]) == 4
+    assert len([name for name in kept.names() if name.startswith("histograms/")]) == 4
     here = fit_model(folder / "texts", n_groups=3, n_words=12, folds=2, n_jobs=1)
     assert model.hierarchy == here.hierarchy
     assert model.heads == here.heads
