@@ -1,4 +1,4 @@
-"""Bags in files: `BagsWriter` for those that `Bags.load` opens, `BagsSpool` for temporary ones.
+"""`BagsWriter`, which writes the files that `Bags.load` opens.
 
 The values come first in a file of `BagsWriter`, so that it can be written in one pass and mapped. The header, of a
 fixed number of bytes, is written last. The tensors ``values``, ``positions`` (if there are any) and ``offsets`` follow.
@@ -7,10 +7,8 @@ fixed number of bytes, is written last. The tensors ``values``, ``positions`` (i
 from __future__ import annotations
 
 import os
-import tempfile
-from collections.abc import Iterator
 from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -18,16 +16,13 @@ from numpy.typing import DTypeLike, NDArray
 from bagwise._io.atomic import open_atomically
 from bagwise._io.tensors import TensorWriter, check_file_path
 from bagwise._utils.checks import as_dtype, as_values, check_integer
-from bagwise._utils.memory import parse_size
 from bagwise.bags.bags import FILE, Bags, offsets_of
 from bagwise.errors import BagwiseError
 
-__all__ = ["BagsSpool", "BagsWriter"]
+__all__ = ["BagsWriter"]
 
 # With the 8 bytes of its length; the values start at a multiple of 64.
 _HEADER_SIZE = 1024
-# Bytes that a spool holds in memory.
-DEFAULT_LIMIT = 32 * 2**20
 
 
 class BagsWriter:
@@ -116,74 +111,3 @@ class BagsWriter:
                 self._opened.__exit__(type(failure), failure, failure.__traceback__)
                 raise
         self._opened.__exit__(kind, error, trace)
-
-
-class BagsSpool:
-    """Hold batches of bags for several passes: in memory up to a limit, in a temporary file beyond.
-
-    `memory_limit` is a number of bytes or a string such as ``"1GB"``, by default 32 MiB. The file has no name, so that
-    the system removes it with the process, however that ends. Batches are read back one at a time and are not mapped:
-    memory stays below the limit and one batch.
-
-    Examples
-    --------
-    >>> from bagwise import Bags
-    >>> from bagwise.bags.files import BagsSpool
-    >>> with BagsSpool(memory_limit=1) as spool:
-    ...     spool.append(Bags.from_list([[[1.0, 2.0]], []]))
-    ...     spool.append(Bags.from_list([[[3.0, 4.0], [5.0, 6.0]]]))
-    ...     [[len(bag) for bag in batch] for batch in spool]
-    [[1, 0], [2]]
-    """
-
-    def __init__(self, memory_limit: int | float | str | None = None) -> None:
-        self._limit = DEFAULT_LIMIT if memory_limit is None else parse_size(memory_limit)
-        self._held: list[Bags] = []
-        self._n_bytes = 0
-        self._file: BinaryIO | None = None
-        self._batches: list[tuple[int, int]] = []  # where each begins in the file, and how many arrays it has
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._held = []
-        if self._file is not None:
-            self._file.close()
-
-    @property
-    def in_memory(self) -> bool:
-        """Whether all bags are held in memory."""
-        return self._file is None
-
-    def append(self, bags: Bags) -> None:
-        """Add a batch of bags."""
-        self._held.append(bags)
-        self._n_bytes += bags.nbytes
-        if self._file is None and self._n_bytes <= self._limit:
-            return
-        try:
-            if self._file is None:
-                self._file = tempfile.TemporaryFile(prefix="bagwise-")  # noqa: SIM115 - closed by __exit__
-            for batch in self._held:
-                arrays = [array for array in (batch.values, batch.offsets, batch.positions) if array is not None]
-                self._batches.append((self._file.seek(0, os.SEEK_END), len(arrays)))
-                for array in arrays:
-                    np.save(self._file, array)
-        except OSError as error:
-            raise BagwiseError(
-                f"Descriptors cannot be written to a temporary file in {tempfile.gettempdir()}: "
-                f"{error.strerror or error}. Free disk space, set TMPDIR to another folder, or raise memory_limit."
-            ) from error
-        self._held = []
-
-    def __iter__(self) -> Iterator[Bags]:
-        if self._file is None:
-            yield from self._held
-            return
-        for start, n_arrays in self._batches:
-            self._file.seek(start)
-            values, offsets, *positions = [np.load(self._file) for _ in range(n_arrays)]
-            yield Bags._wrap(values, offsets, positions[0] if positions else None)

@@ -46,7 +46,6 @@ __all__ = [
     "Method",
     "choose_method",
     "choose_weighting",
-    "codes_of",
     "fitting_svms",
 ]
 
@@ -417,8 +416,3 @@ def _between(finer: NDArray[np.int64], coarser: NDArray[np.int64]) -> NDArray[np
     labels = np.empty(int(finer.max()) + 1, dtype=np.int64)
     labels[finer] = coarser
     return labels
-
-
-def codes_of(scores: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return the class codes of items from their scores, in one column for two classes."""
-    return (scores[:, 0] > 0).astype(np.int64) if scores.shape[1] == 1 else scores.argmax(axis=1)
