@@ -235,12 +235,14 @@ def with_standard_input(
     model: Any, paths: Sequence[Path], texts: Sequence[str], lines: bool, options: Any
 ) -> tuple[list[Path], list[str]]:
     """Return sources but ``-``, and texts with what standard input has: one text, or one in each of its lines."""
+    from bagwise.app.modalities import MODALITIES
+
     others = [path for path in paths if path != STANDARD_STREAM]
     if len(others) == len(paths):
         if lines:
             raise BagwiseError("--lines is for standard input. Give - as the source, or leave out --lines.")
         return others, list(texts)
-    if model.modality != "texts":
+    if not MODALITIES[model.modality].readable:
         raise BagwiseError(f"- reads a text from standard input, but this model takes {model.modality}. Give a file.")
     limits = as_limits(options.limits)
     content = sys.stdin.buffer.read(limits.text_bytes + 1)
