@@ -226,7 +226,7 @@ def constants(results: list[dict[str, Any]]) -> dict[str, float]:
 
 def rates_of_images() -> tuple[int, float, float]:
     """Descriptors of an image, and processor seconds of describing one, and of comparing one with one word."""
-    from bagwise.app.model.visual import VisualVectorizer
+    from bagwise.app.modalities.visual_words import VisualVectorizer
     from bagwise.app.options import FitOptions
     from cluster_data import make_collection
 

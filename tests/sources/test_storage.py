@@ -12,7 +12,7 @@ import pytest
 
 from bagwise import BagwiseError, open_collection
 from bagwise._io.storage import Storage, Url, open_for_writing, redacted
-from bagwise.app.model.steps import StepCache
+from bagwise.app.modalities.steps import StepCache
 from bagwise.descriptors.cache import ArrayCache, DamagedCacheWarning
 from bagwise.sources import ItemError, Limits, SkippedItemsWarning
 from bagwise.sources.contents import as_file

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import bagwise.app.model.visual as visual
+import bagwise.app.modalities.visual_words as visual
 import bagwise.app.training.learning as fitting
 import bagwise.app.training.validating as validating
 import bagwise.codebooks.kmeans as clustering

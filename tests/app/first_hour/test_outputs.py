@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from bagwise.app.model.vectorizers import TextVectorizer
+from bagwise.app.modalities.texts import TextVectorizer
 from commands import bagwise
 from small_sources import write_records
 

@@ -8,8 +8,8 @@ import onnxruntime
 import pytest
 
 from bagwise import BagOfFeatures, Bags, BagwiseError, Hierarchy, Model, runtime
+from bagwise.app.modalities.visual_words import VisualVectorizer
 from bagwise.app.model import Head, export_cpp, export_onnx
-from bagwise.app.model.visual import VisualVectorizer
 from bagwise.codebooks import HardEncoder, LocalizedEncoder, encode_bags
 from bagwise.descriptors import DenseSIFT
 from bagwise.sources import open_collection

@@ -5,7 +5,7 @@ import pytest
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, CountVectorizer
 
 from bagwise._utils.text import english_stop_words
-from bagwise.app.model.vectorizers import TextVectorizer
+from bagwise.app.modalities.texts import TextVectorizer
 from bagwise.runtime import hash_words
 
 TEXTS = [

@@ -8,8 +8,8 @@ import pytest
 import scipy.sparse as sp
 
 from bagwise import Bags, BagwiseError, Hierarchy, Model, runtime
+from bagwise.app.modalities.visual_words import VisualVectorizer
 from bagwise.app.model import export_onnx
-from bagwise.app.model.visual import VisualVectorizer
 from bagwise.descriptors import LBPD5, ColorCells, DenseSIFT, Patches
 from bagwise.sources import open_collection
 from model_cases import two_vocabularies

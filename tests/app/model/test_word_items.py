@@ -25,7 +25,7 @@ def folder(tmp_path):
 def few(monkeypatch):
     """Learn words from 20 descriptors of 7 images, which is not all that they have."""
     monkeypatch.setattr(ImageModality, "most_learned_from", 7)
-    for module in ("model.visual", "training.parts"):
+    for module in ("modalities.visual_words", "training.parts"):
         monkeypatch.setattr(f"bagwise.app.{module}.N_SAMPLED_VECTORS", 20)
     monkeypatch.setattr("bagwise.app.training.parts._SLACK", 100.0)
 
@@ -87,7 +87,7 @@ def test_each_item_is_read_once(folder, few, partition, monkeypatch):
 def test_words_are_learned_from_all_items_if_the_chosen_do_not_do(folder, few, hurt, monkeypatch):
     items = open_collection(folder)
     if hurt == "too few":
-        for module in ("model.visual", "training.parts"):
+        for module in ("modalities.visual_words", "training.parts"):
             monkeypatch.setattr(f"bagwise.app.{module}.N_SAMPLED_VECTORS", 10**6)
     else:
         for k in vectorizer().items_to_learn_from(items):
@@ -112,7 +112,8 @@ def test_renamed_items_are_not_found_in_the_cache(folder, few, tmp_path):
     renamed = run_fit(folder, chosen)
     assert first.model.codebooks[0].tobytes() != renamed.model.codebooks[0].tobytes()
     assert renamed.model.hierarchy == run_fit(folder, OPTIONS).model.hierarchy
-    assert first.notes == renamed.notes == run_fit(folder, chosen).notes
+    assert first.notes[0] == renamed.notes[0]  # copies are those with the same words, which are others now
+    assert renamed.notes == run_fit(folder, chosen).notes
 
 
 @pytest.mark.parametrize("partition", [1, 4])

@@ -9,7 +9,7 @@ from sklearn.svm import LinearSVC
 
 from bagwise import BagwiseError, Hierarchy, Model, merge_words, runtime
 from bagwise.app import FitOptions, fit_model, run_fit
-from bagwise.app.model.vectorizers import group_features
+from bagwise.app.modalities.vectorizers import group_features
 from bagwise.app.training.learning import learn_rows
 from bagwise.app.training.method import choose_method, choose_weighting
 from bagwise.app.training.rows import Rows

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise.app.index.item_map import ItemMap
-from bagwise.app.model.vectorizers import Progress
+from bagwise.app.modalities.vectorizers import Progress
 from bagwise.errors import BagwiseError
 
 __all__ = ["MapOfItems", "Places"]

@@ -15,8 +15,8 @@ from bagwise.app.explorer.item_maps import MapOfItems
 from bagwise.app.index.index_words import CountedWords, IndexedWords
 from bagwise.app.index.results_data import IndexedItems
 from bagwise.app.modalities import MODALITIES
+from bagwise.app.modalities.vectorizers import WordSample
 from bagwise.app.model import Model
-from bagwise.app.model.vectorizers import WordSample
 from bagwise.app.training.folds import FoldModels
 from bagwise.app.training.group_data import class_weights_of_spread, deciding
 from bagwise.app.training.item_answers import HELD_OUT, TopClasses

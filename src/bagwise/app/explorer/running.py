@@ -21,7 +21,7 @@ from bagwise.app.training.fit import Fit
 from bagwise.errors import BagwiseError
 
 if TYPE_CHECKING:
-    from bagwise.app.model.vectorizers import Progress
+    from bagwise.app.modalities.vectorizers import Progress
 
 __all__ = ["Explorer", "explore", "workspace_of"]
 

@@ -30,7 +30,7 @@ from bagwise.app.training.seen import seen_items
 from bagwise.errors import BagwiseError
 
 if TYPE_CHECKING:
-    from bagwise.app.model.vectorizers import Progress
+    from bagwise.app.modalities.vectorizers import Progress
 
 __all__ = ["Server", "open_other", "open_workspace"]
 

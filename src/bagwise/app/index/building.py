@@ -22,8 +22,8 @@ from bagwise._io.storage import Url, absolute, as_place
 from bagwise._utils.text import agree
 from bagwise.app.index.index_changes import likely_classes
 from bagwise.app.index.item_index import ItemIndex
+from bagwise.app.modalities.vectorizers import Part, Progress
 from bagwise.app.model.model import Model
-from bagwise.app.model.vectorizers import Part, Progress
 from bagwise.app.options import FitOptions
 from bagwise.app.training.folds import FoldModels
 from bagwise.app.training.item_answers import ItemAnswers

@@ -16,7 +16,7 @@ from bagwise.app.index.index_words import IndexedWords
 from bagwise.app.index.item_clusters import CLUSTER_METHODS, ItemClusters, cluster_features, unit_rows
 from bagwise.app.index.item_index import ItemIndex, index_of_fit
 from bagwise.app.index.item_map import MOST_CLUSTERS
-from bagwise.app.model.vectorizers import Progress, no_progress
+from bagwise.app.modalities.vectorizers import Progress, no_progress
 from bagwise.app.options import FitOptions
 from bagwise.app.training.fit import Fit, run_fit
 from bagwise.clustering import ClusteredRows, SpectralClusterer, cluster_rows, suggest_n_clusters

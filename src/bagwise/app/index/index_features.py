@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bagwise.app.modalities.vectorizers import as_histograms
 from bagwise.app.model.model import Model
-from bagwise.app.model.vectorizers import as_histograms
 from bagwise.codebooks.normalizing import WordWeighting, normalize_rows
 from bagwise.errors import BagwiseError, argument, in_python, parameter_name, unknown_name
 from bagwise.retrieval.bag_index import BagIndex

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from bagwise._utils.threads import map_in_order, number_of_threads
 from bagwise.app.index.index_features import above_shift
 from bagwise.app.index.item_index import ItemIndex
+from bagwise.app.modalities.vectorizers import group_features, normalize_features
 from bagwise.app.model.model import Model
-from bagwise.app.model.vectorizers import group_features, normalize_features
 from bagwise.app.training.group_data import spread
 from bagwise.retrieval.blocks import InvertedBlock
 from bagwise.retrieval.histograms import BLOCK_ITEMS

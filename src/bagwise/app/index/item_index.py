@@ -27,10 +27,10 @@ from bagwise.app.index.index_features import (
 )
 from bagwise.app.index.item_clusters import ItemClusters
 from bagwise.app.index.item_map import ItemMap
+from bagwise.app.modalities.vectorizers import Progress
 from bagwise.app.model.editing import unedited_model
 from bagwise.app.model.files import is_item_index
 from bagwise.app.model.model import Model
-from bagwise.app.model.vectorizers import Progress
 from bagwise.app.options import FitOptions
 from bagwise.app.training.folds import FoldModels
 from bagwise.app.training.item_answers import HELD_OUT, ItemAnswers, TopClasses

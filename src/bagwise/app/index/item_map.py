@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bagwise._io.tensors import tensor
 from bagwise._utils.matrices import check_non_negative
 from bagwise._utils.threads import one_blas_thread
-from bagwise.app.model.vectorizers import Progress, no_progress
+from bagwise.app.modalities.vectorizers import Progress, no_progress
 from bagwise.errors import BagwiseError, parameter_name, unknown_name
 from bagwise.retrieval.bag_index import BagIndex
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -12,8 +12,8 @@ from bagwise._utils.checks import as_values, checked_names, frozen
 from bagwise.errors import BagwiseError
 
 if TYPE_CHECKING:
+    from bagwise.app.modalities.vectorizers import Vectorizer
     from bagwise.app.model.model import Model
-    from bagwise.app.model.vectorizers import Vectorizer
     from bagwise.app.options import FitOptions
     from bagwise.sources.collection import Collection
     from bagwise.sources.items import Item
@@ -93,9 +93,17 @@ class Modality:
         """Return what `open_collection` has to know of a model."""
         return {}
 
-    def frame_options(self, asked: Mapping[str, Any], fitted: Mapping[str, Any], words: Any) -> dict[str, Any]:
-        """Return what opens a table in memory as that of the fit."""
-        return {}
+    def open_frame(self, frame: Any, model: Model, **options: Any) -> Collection:
+        """Open a table in memory for a model: columns that are not given are those of its fit, if they are there."""
+        from bagwise.sources.frames import frame_columns, open_frame
+
+        there, fitted = frame_columns(frame), model.options
+        for name in ("image", "text", "label", "id", "split"):
+            if options.get(name) is None and fitted.get(name) in there:
+                options[name] = fitted[name]
+        if options.get("layer") is None and fitted.get("layer") in getattr(frame, "layers", ()):
+            options["layer"] = fitted["layer"]
+        return open_frame(frame, self.name, **options)
 
     def columns(self, opened_as: str) -> tuple[str, ...]:
         """Return the options that name columns of a file."""

@@ -13,7 +13,7 @@ from bagwise.app.modalities.base import Located, Terms
 from bagwise.app.modalities.visual import VisualModality
 
 if TYPE_CHECKING:
-    from bagwise.app.model.histograms import WordSample
+    from bagwise.app.modalities.histograms import WordSample
     from bagwise.app.model.model import Model
     from bagwise.app.options import FitOptions
     from bagwise.sources.collection import Collection

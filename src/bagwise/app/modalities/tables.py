@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bagwise.app.modalities.base import Located, Modality, PlannedWords, Terms
-from bagwise.errors import OptionError
+from bagwise.app.modalities.histograms import Histograms, as_histograms
+from bagwise.app.modalities.vectorizers import Part, Run, Vectorizer
+from bagwise.errors import BagwiseError, OptionError
 
 if TYPE_CHECKING:
     from bagwise.app.model.model import Model
-    from bagwise.app.model.vectorizers import Vectorizer
     from bagwise.app.options import FitOptions
     from bagwise.sources.collection import Collection
     from bagwise.sources.items import Item
 
-__all__ = ["Column", "TableModality"]
+__all__ = ["Column", "TableModality", "TableVectorizer"]
 
 
 class Column(NamedTuple):
@@ -43,10 +45,11 @@ class TableModality(Modality):
         """Return the columns of the model, which are found by their names."""
         return {"words": model.word_names} if model.word_names else {}
 
-    def frame_options(self, asked: Mapping[str, Any], fitted: Mapping[str, Any], words: Any) -> dict[str, Any]:
-        """Return how missing values are filled, and the columns of the model."""
-        missing = {"missing": asked.get("missing") or fitted.get("missing")}
-        return missing | ({} if words is None else {"words": words})
+    def open_frame(self, frame: Any, model: Model, **options: Any) -> Collection:
+        """Open a table in memory with the columns of the model, missing values filled as in its fit."""
+        options["missing"] = options.get("missing") or model.options.get("missing")
+        words = {} if model.word_names is None else {"words": model.word_names}
+        return super().open_frame(frame, model, **options, **words)
 
     def columns(self, opened_as: str) -> tuple[str, ...]:
         """Return the options that name columns."""
@@ -54,7 +57,6 @@ class TableModality(Modality):
 
     def vectorizer(self, options: FitOptions, *, n_classes: int = 0, n_components: int | None = None) -> Vectorizer:
         """Return the vectorizer that takes columns for words."""
-        from bagwise.app.model.vectorizers import TableVectorizer
         from bagwise.app.options import check_options
 
         check_options(options, self.name)
@@ -68,16 +70,12 @@ class TableModality(Modality):
 
     def restore(self, model: Model) -> Vectorizer:
         """Return the vectorizer of a model."""
-        from bagwise.app.model.vectorizers import TableVectorizer
-
         return TableVectorizer(model.hierarchy.n_words, model.word_names)
 
     def planned_words(self, collection: Collection, options: FitOptions, n_classes: int) -> PlannedWords:
         """Count columns, and values that are not zero where those are stored."""
-        from scipy.sparse import issparse
-
         X = self.vectorizer(options).fit_transform(collection).matrix
-        return PlannedWords((X.shape[1],), (X.nnz if issparse(X) else X.size) / len(collection))
+        return PlannedWords((X.shape[1],), (X.nnz if sp.issparse(X) else X.size) / len(collection))
 
     def scaling(self, X: Any, options: FitOptions) -> Any:
         """Find out whether columns are measurements, which are scaled (`find_scaling`), unless `root` is given."""
@@ -113,6 +111,59 @@ class TableModality(Modality):
             "build/classify rows.csv",
             "A first line with names of columns says where those of the model are; others are left out.",
         )
+
+
+class TableVectorizer(Vectorizer):
+    """Take the columns of a table as words. `fit_transform` sets their number and names."""
+
+    modality = "table"
+
+    def __init__(self, n_words: int = 0, word_names: Sequence[str] | None = None) -> None:
+        self.n_words = n_words
+        self.word_names = None if word_names is None else tuple(word_names)
+
+    def read_part(self, X: Any, run: Run, keep: Callable[[Iterable[Any]], Iterable[Any]] = list) -> Part:
+        """Check that the rows hold finite numbers, and none below 0 if they are sparse."""
+        values = X.X.data if sp.issparse(X.X) else X.X
+        if values.size and not np.isfinite(values).all():
+            raise BagwiseError(f"{X.source} holds NaN or infinity; counts of words must be finite.")
+        if sp.issparse(X.X) and values.size and values.min() < 0:
+            raise BagwiseError(
+                f"{X.source} is sparse and holds negative numbers (the smallest is {values.min():g}), but counts of "
+                "words are never negative. Remove such columns, or give a dense table, which may hold measurements."
+            )
+        matrix = sp.csr_array(X.X, dtype=np.float32) if sp.issparse(X.X) else np.asarray(X.X, np.float32)
+        names = None if X.feature_names is None else tuple(X.feature_names)
+        return Part(keep([(matrix, names)]), np.arange(len(X)))
+
+    def summary(self, part: Part, limits: Any = None) -> tuple[int, tuple[str, ...] | None]:
+        """Return the number of columns and their names."""
+        ((matrix, names),) = part.content
+        return matrix.shape[1], names
+
+    def join(self, one: Any, other: Any) -> Any:
+        """Check that both have the same columns."""
+        if one != other:
+            raise BagwiseError(f"Parts of the table have other columns: {one[0]} and {other[0]}, or others by name.")
+        return one
+
+    def learn(self, summary: Any, run: Run, source: str = "the source") -> None:
+        """Take the columns for words."""
+        self.n_words, self.word_names = summary
+
+    def count_part(self, part: Part, run: Run, wanted: Iterable[int] = (), X: Any = None) -> Histograms:
+        """Return the rows."""
+        ((matrix, _),) = part.content
+        return Histograms(matrix, part.kept)
+
+    def count(self, X: Any, run: Run, wanted: Iterable[int] | None = None) -> Histograms:
+        """Check the shape and the names of the columns."""
+        matrix = as_histograms(X, self.n_words, self.word_names)
+        return Histograms(matrix, np.arange(matrix.shape[0]))
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters of `Model` that describe the fitted vectorizer."""
+        return {"word_names": self.word_names}
 
 
 def values_of(item: Item) -> NDArray[np.float64]:

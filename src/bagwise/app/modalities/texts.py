@@ -5,27 +5,33 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bagwise._utils.checks import frozen, json_copy
+from bagwise._utils.text import english_stop_words
 from bagwise.app.modalities.base import Located, Modality, PlannedWords, Terms, spaced
+from bagwise.app.modalities.histograms import Histograms
+from bagwise.app.modalities.steps import from_json, to_json
+from bagwise.app.modalities.vectorizers import Part, Progress, Run, Vectorizer
 from bagwise.errors import BagwiseError, OptionError, argument, unknown_name
-from bagwise.runtime import HASH_BITS, PATTERN, hash_words
+from bagwise.runtime import HASH_BITS, PATTERN, hash_words, split_text
+from bagwise.sources.collection import Collection, load_texts
+from bagwise.sources.items import ItemIterator, NothingReadError
 
 if TYPE_CHECKING:
     from bagwise.app.model.model import Model
-    from bagwise.app.model.vectorizers import Vectorizer
     from bagwise.app.options import FitOptions
-    from bagwise.sources.collection import Collection
     from bagwise.sources.items import Item
 
-__all__ = ["Span", "TextModality", "checked_tokenizer", "excerpt_of", "located_words"]
+__all__ = ["Span", "TextModality", "TextVectorizer", "checked_tokenizer", "excerpt_of", "located_words"]
 
 _WORDS = 30_000
 # Without classes: more are no better for clusters of texts.
@@ -44,6 +50,7 @@ _RUNS = re.compile(rf"\s+|{_UNSPACED}{_MARKS}*|(?:(?!{_UNSPACED})\S)+")
 # How many texts are looked at, and characters of each; how much of their letters are of these scripts.
 _TEXTS, _TEXT, _LEAST_UNSPACED = 16, 2000, 0.5
 _PLANNED = 2000  # texts that are read for a plan
+_BATCH_SIZE = 32
 _MOST_QUERY_BYTES = 4 << 20
 _EXCERPT_LENGTH = 300
 
@@ -124,7 +131,6 @@ class TextModality(Modality):
 
     def vectorizer(self, options: FitOptions, *, n_classes: int = 0, n_components: int | None = None) -> Vectorizer:
         """Return the vectorizer that takes the most frequent words of the texts."""
-        from bagwise.app.model.vectorizers import TextVectorizer
         from bagwise.app.options import check_options
 
         check_options(options, self.name)
@@ -149,8 +155,6 @@ class TextModality(Modality):
 
     def restore(self, model: Model) -> Vectorizer:
         """Return the vectorizer of a model."""
-        from bagwise.app.model.vectorizers import TextVectorizer
-
         return TextVectorizer(model.tokenizer, model.word_names, model.word_hashes)
 
     def planned_words(self, collection: Collection, options: FitOptions, n_classes: int) -> PlannedWords:
@@ -182,8 +186,6 @@ class TextModality(Modality):
 
     def contents(self, model: Model, X: Any, n_jobs: int | None) -> tuple[Any, Sequence[Located]]:
         """Return the histograms of texts, and what finds the places of words in them."""
-        from bagwise.sources.collection import load_texts
-
         if len(getattr(X, "shape", ())) == 2:
             return super().contents(model, X, n_jobs)
         texts = list(load_texts(X))
@@ -204,8 +206,6 @@ class TextModality(Modality):
 
     def graph_facts(self, model: Model) -> dict[str, Any]:
         """Return the tokenizer, and the vocabulary if words have names."""
-        from bagwise._utils.text import english_stop_words
-
         tokenizer = {**_DEFAULTS, **model.tokenizer}
         if tokenizer["stop_words"] == "english":
             tokenizer["stop_words"] = sorted(english_stop_words())
@@ -216,6 +216,178 @@ class TextModality(Modality):
     def device_feed(self, model: Model) -> tuple[str, str, str] | None:
         """Return what a C++ program reads."""
         return "texts, a line of UTF-8 each", "echo 'some words' | build/classify", "An empty line is a text too."
+
+
+@dataclass(frozen=True)
+class WordTotals:
+    """Words of texts in ascending order, how often each occurs, and in how many texts."""
+
+    words: list[str]
+    occurrences: NDArray[np.int64]
+    n_texts: NDArray[np.int64]
+    n_kept: int  # texts that could be read
+    n_items: int
+
+
+class TextVectorizer(Vectorizer):
+    """Count the words of texts.
+
+    `tokenizer` has options of `WordCounts`; `word_names` is the vocabulary, or `word_hashes` are its hashes, ascending.
+    `fit_transform` learns up to `n_words` words, the most frequent of those that occur in at least `min_count` texts.
+    """
+
+    modality = "texts"
+    stages = ("counting words",) * 3
+
+    def __init__(
+        self,
+        tokenizer: Mapping[str, Any],
+        word_names: Sequence[str] | None = None,
+        word_hashes: NDArray[np.uint32] | None = None,
+        *,
+        n_words: int = 30_000,
+        min_count: int = 1,
+    ) -> None:
+        self.tokenizer = dict(tokenizer)
+        self.word_names = None if word_names is None else tuple(word_names)
+        self.word_hashes = word_hashes
+        self.n_words = len(self.word_names or ()) if word_hashes is None else len(word_hashes)
+        self.max_words = n_words
+        self.min_count = min_count
+
+    def _settings(self) -> dict[str, Any] | None:
+        return {"tokenizer": self.tokenizer, "n_words": self.max_words, "min_count": self.min_count}
+
+    def _learned(self) -> dict[str, NDArray[Any]]:
+        hashes = {} if self.word_hashes is None else {"word_hashes": np.asarray(self.word_hashes)}
+        return {"word_names": to_json(self.word_names)} | hashes
+
+    def _restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        self.word_names = tuple(from_json(arrays["word_names"]))
+        self.n_words = len(self.word_names)
+        self.__dict__.pop("_vocabulary", None)
+
+    def _counter(self, **options: Any) -> Any:
+        from sklearn.feature_extraction.text import CountVectorizer
+
+        tokenizer = {name: tuple(value) if name == "ngram_range" else value for name, value in self.tokenizer.items()}
+        return CountVectorizer(**tokenizer, **options)
+
+    def _split(self) -> Callable[[str], list[str]]:
+        """Return the function that splits a text into words and n-grams, as `CountVectorizer` does."""
+        options = self.tokenizer
+        if options.get("analyzer") == "char_wb" or options.get("strip_accents"):
+            return self._counter().build_analyzer()
+        if options.get("stop_words") == "english":
+            options = options | {"stop_words": english_stop_words()}
+        return partial(split_text, options=options)
+
+    @cached_property
+    def _vocabulary(self) -> dict[str, int]:
+        return {word: number for number, word in enumerate(self.word_names or ())}
+
+    def _numbers(self, words: list[str]) -> NDArray[np.intp]:
+        """Return the numbers of words that are in the vocabulary."""
+        if self.word_hashes is None:
+            known = map(self._vocabulary.get, words)
+            return np.array([number for number in known if number is not None], np.intp)
+        hashes = hash_words(words)
+        at = np.minimum(np.searchsorted(self.word_hashes, hashes), self.n_words - 1)
+        return at[self.word_hashes[at] == hashes]
+
+    def read_part(self, X: Any, run: Run, keep: Callable[[Iterable[Any]], Iterable[Any]] = list) -> Part:
+        """Count all words of the texts: pairs of words, in their order, and counts."""
+        texts, counter = self._texts(X, run.on_error), self._counter()
+        words: list[str] = []
+        try:
+            counts = counter.fit_transform(_with_progress(texts, run.progress))
+            words = counter.get_feature_names_out().tolist()
+        except NothingReadError as error:
+            return Part(keep([(words, sp.csr_array((0, 0), dtype=np.int64))]), np.empty(0, np.intp), error.skipped)
+        except BagwiseError:
+            raise
+        except ValueError:  # scikit-learn's about an empty vocabulary
+            counts = sp.csr_array((len(texts.kept), 0), dtype=np.int64)
+        return Part(keep([(words, counts)]), np.array(texts.kept, np.intp), tuple(texts.skipped))
+
+    def summary(self, part: Part, limits: Any = None) -> WordTotals:
+        """Return how often each word occurs, and in how many texts."""
+        ((words, counts),) = part.content
+        n_texts = np.bincount(counts.indices, minlength=len(words))
+        occurrences = np.asarray(counts.sum(axis=0), dtype=np.int64).ravel()
+        return WordTotals(words, occurrences, n_texts, len(part.kept), len(part.kept) + len(part.skipped))
+
+    def join(self, one: WordTotals, other: WordTotals) -> WordTotals:
+        """Add up the occurrences of words."""
+        words = sorted({*one.words, *other.words})
+        column = {word: number for number, word in enumerate(words)}
+        sums = np.zeros((2, len(words)), np.int64)
+        for totals in (one, other):
+            columns = np.fromiter(map(column.__getitem__, totals.words), np.intp, len(totals.words))
+            sums[0, columns] += totals.occurrences
+            sums[1, columns] += totals.n_texts
+        return WordTotals(words, sums[0], sums[1], one.n_kept + other.n_kept, one.n_items + other.n_items)
+
+    def learn(self, summary: WordTotals, run: Run, source: str = "the source") -> None:
+        """Take the most frequent of the words that occur in enough texts, as `CountVectorizer` does."""
+        enough = np.flatnonzero(summary.n_texts >= min(self.min_count, summary.n_items))
+        if len(enough) > self.max_words:
+            enough = np.sort(enough[(-summary.occurrences[enough]).argsort()[: self.max_words]])
+        if not len(enough):
+            rare = f" that occurs in {self.min_count} of them. Add texts, or lower min_count"
+            raise BagwiseError(
+                f"The {summary.n_kept} texts of {source} have no word{rare if self.min_count > 1 else ''}."
+            )
+        self.word_names = tuple(summary.words[number] for number in enough.tolist())
+        self.n_words = len(self.word_names)
+        self.__dict__.pop("_vocabulary", None)
+
+    def count_part(self, part: Part, run: Run, wanted: Iterable[int] = (), X: Any = None) -> Histograms:
+        """Keep the counts of the words that were learned."""
+        ((words, counts),) = part.content
+        column = np.array([self._vocabulary.get(word, -1) for word in words], np.int32)[counts.indices]
+        known = column >= 0
+        starts = np.concatenate([[0], np.cumsum(known)])[counts.indptr].astype(np.int32 if known.size < 2**31 else None)
+        rows = (counts.data[known].astype(np.float32), column[known].astype(starts.dtype), starts)
+        return Histograms(sp.csr_array(rows, shape=(counts.shape[0], self.n_words)), part.kept, part.skipped)
+
+    def count(self, X: Any, run: Run, wanted: Iterable[int] | None = None) -> Histograms:
+        """Count the words of texts."""
+        texts = self._texts(X, run.on_error)
+        read = _with_progress(texts, run.progress)
+        return Histograms(self._counted(read), np.array(texts.kept), tuple(texts.skipped))
+
+    def _counted(self, texts: Iterable[str]) -> sp.csr_array:
+        """Count the words of texts, as `RuntimeModel.transform_texts` does."""
+        split = self._split()
+        columns, counts, lengths = [], [], [0]
+        for text in texts:
+            words, n = np.unique(self._numbers(split(text)), return_counts=True)
+            columns.append(words)
+            counts.append(np.ones_like(n) if self.tokenizer.get("binary") else n)
+            lengths.append(len(words))
+        data = np.concatenate([np.empty(0, np.float32), *counts]).astype(np.float32)
+        indices, starts = np.concatenate([np.empty(0, np.intp), *columns]), np.cumsum(lengths)
+        dtype = np.int32 if len(indices) <= np.iinfo(np.int32).max else np.int64  # most of scikit-learn takes 32 bits
+        shape = (len(lengths) - 1, self.n_words)
+        return sp.csr_array((data, indices.astype(dtype), starts.astype(dtype)), shape=shape)
+
+    @staticmethod
+    def _texts(X: Any, on_error: str) -> ItemIterator:
+        texts = load_texts(X, on_error)
+        texts.warn = False
+        return texts
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters of `Model` that describe the fitted vectorizer."""
+        return {"tokenizer": self.tokenizer, "word_names": self.word_names}
+
+
+def _with_progress(texts: ItemIterator, progress: Progress) -> Iterator[str]:
+    for text in texts:
+        if texts.n_done % _BATCH_SIZE == 0 or texts.n_done == texts.n_items:
+            progress("Counting words", texts.n_done, texts.n_items)
+        yield text
 
 
 def excerpt_of(text: str) -> str:

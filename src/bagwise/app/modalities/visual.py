@@ -13,8 +13,8 @@ from bagwise.errors import BagwiseError, OptionError
 from bagwise.runtime import MOST_VOCABULARIES
 
 if TYPE_CHECKING:
+    from bagwise.app.modalities.vectorizers import Vectorizer
     from bagwise.app.model.model import Model
-    from bagwise.app.model.vectorizers import Vectorizer
     from bagwise.app.options import FitOptions
     from bagwise.codebooks.encoders import FewEncoder
     from bagwise.sources.collection import Collection
@@ -41,7 +41,7 @@ class VisualModality(Modality):
 
     def vectorizer(self, options: FitOptions, *, n_classes: int = 0, n_components: int | None = None) -> Vectorizer:
         """Return the vectorizer that learns words from descriptors."""
-        from bagwise.app.model.visual import VisualVectorizer
+        from bagwise.app.modalities.visual_words import VisualVectorizer
         from bagwise.app.options import check_options
         from bagwise.codebooks.pyramids import resolve_pyramid
 
@@ -101,7 +101,7 @@ class VisualModality(Modality):
 
     def restore(self, model: Model) -> Vectorizer:
         """Return the vectorizer of a model."""
-        from bagwise.app.model.visual import VisualVectorizer
+        from bagwise.app.modalities.visual_words import VisualVectorizer
 
         how: dict[str, Any] = {"n_words": [model.hierarchy.n_words], "assignments": model.assignment or None}
         return VisualVectorizer(self.name, model.descriptors, model.codebooks, model.pyramid, **how)

@@ -15,9 +15,9 @@ from bagwise.errors import BagwiseError
 if TYPE_CHECKING:
     from bagwise.app.explorer import Explorer
     from bagwise.app.modalities.texts import Span
+    from bagwise.app.modalities.vectorizers import Progress
     from bagwise.app.model.explanation import Explanation
     from bagwise.app.model.model import Model
-    from bagwise.app.model.vectorizers import Progress
 
 __all__ = ["ModelViews", "explanation_html"]
 

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from bagwise._io.storage import Storage, as_place, open_for_writing, with_options_of
 from bagwise._utils.checks import check_integer
 from bagwise._utils.extras import require
-from bagwise.app.model.vectorizers import Progress, no_progress
+from bagwise.app.modalities.vectorizers import Progress, no_progress
 from bagwise.errors import BagwiseError, in_python
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import NothingReadError, Skipped

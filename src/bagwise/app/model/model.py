@@ -40,8 +40,8 @@ from bagwise.sources.contents import local_copy
 from bagwise.sources.limits import Limits
 
 if TYPE_CHECKING:
+    from bagwise.app.modalities.vectorizers import Vectorizer
     from bagwise.app.model.explanation import Explanation
-    from bagwise.app.model.vectorizers import Vectorizer
     from bagwise.app.training.fit import Fit
     from bagwise.codebooks.encoders import FewEncoder
     from bagwise.sources.items import Item
@@ -325,17 +325,17 @@ class Model(SmallForms, ModelViews):
         -------
         histograms : CSR array, or ndarray if X is a dense matrix, of shape (n, n_cells * d)
         """
-        from bagwise.app.model.histograms import as_histograms, open_frame_like
+        from bagwise.app.modalities.histograms import as_histograms
         from bagwise.sources.collection import Collection
         from bagwise.sources.frames import frame_columns, is_frame
 
         n_columns = self.layout.n_columns
         if is_frame(X) and (not hasattr(X, "columns") or len(frame_columns(X)) != n_columns):
-            X = open_frame_like(X, self.modality, self.options, self.word_names)
+            X = MODALITIES[self.modality].open_frame(X, self)
         if isinstance(X, Collection) and X.modality != self.modality:
             raise BagwiseError(f"This model takes {self.modality}, got a collection of {X.modality} from {X.source}.")
         if len(getattr(X, "shape", ())) == 2:
-            return as_histograms(X, n_columns, self.word_names, self.modality)
+            return as_histograms(X, n_columns, self.word_names, "" if MODALITIES[self.modality].rows else self.modality)
         return self.vectorizer.transform(X, n_jobs=n_jobs).matrix
 
     def group(self, histograms: Any, n: int | None = None, *, normalize: Sequence[str] | None = None) -> Any:
@@ -354,7 +354,7 @@ class Model(SmallForms, ModelViews):
         features : ndarray or CSR of float32, shape (n_items, n_cells * n)
             Sparse if histograms are.
         """
-        from bagwise.app.model.vectorizers import as_histograms, group_features
+        from bagwise.app.modalities.vectorizers import as_histograms, group_features
 
         n_groups = self.n_groups if n is None else self._checked_size(n)
         labels = self.lookup if n_groups == self.n_groups else self.hierarchy.cut(n_groups)

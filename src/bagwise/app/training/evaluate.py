@@ -15,8 +15,8 @@ from sklearn.metrics import confusion_matrix
 
 from bagwise._utils.text import percent
 from bagwise.app.modalities import MODALITIES
+from bagwise.app.modalities.vectorizers import Progress, WordSample, no_progress
 from bagwise.app.model import Model, PathErrors
-from bagwise.app.model.vectorizers import Progress, WordSample, no_progress
 from bagwise.app.options import FitOptions
 from bagwise.app.training.baselines import POOLED, pooled_baseline
 from bagwise.app.training.items import count_words, open_items

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from bagwise._utils.text import agree, how_many, percent
 from bagwise.app.modalities import MODALITIES
+from bagwise.app.modalities.vectorizers import Progress, no_progress
 from bagwise.app.model import Model, PathErrors
-from bagwise.app.model.vectorizers import Progress, no_progress
 from bagwise.app.options import FitOptions
 from bagwise.app.training.baselines import measure_baselines, with_pooled
 from bagwise.app.training.item_answers import TopClasses

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from bagwise.app.declaring import takes_options
+from bagwise.app.modalities.vectorizers import Progress
 from bagwise.app.model import Model
-from bagwise.app.model.vectorizers import Progress
 from bagwise.app.options import FitOptions
 from bagwise.app.training.fit import run_fit
 

@@ -11,11 +11,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from bagwise.app.modalities.vectorizers import WordSample
 from bagwise.app.model import Model
 from bagwise.app.model.compact import groups_of
 from bagwise.app.model.explanation import sum_cells
 from bagwise.app.model.groups import typicality, word_shares
-from bagwise.app.model.vectorizers import WordSample
 from bagwise.app.report.data import WordGroup
 from bagwise.app.report.views import LIMITS
 from bagwise.descriptors.base import DEFAULT_SIDE

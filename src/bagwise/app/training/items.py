@@ -9,10 +9,9 @@ from typing import Any
 from bagwise._io.storage import Url, as_place, is_url
 from bagwise._utils.text import one_source
 from bagwise.app.modalities import MODALITIES
-from bagwise.app.model.histograms import open_frame_like
+from bagwise.app.modalities.steps import StepCache
+from bagwise.app.modalities.vectorizers import Histograms, Progress
 from bagwise.app.model.model import Model
-from bagwise.app.model.steps import StepCache
-from bagwise.app.model.vectorizers import Histograms, Progress
 from bagwise.app.options import FitOptions
 from bagwise.app.training.parts import count_with
 from bagwise.app.training.provenance import versions
@@ -132,7 +131,7 @@ def open_items(
         _check_modality(model, collection.modality, collection.source)
     elif is_frame(source):
         given = reading_options(options)
-        collection = open_frame_like(source, model.modality, model.options, model.word_names, **given)
+        collection = MODALITIES[model.modality].open_frame(source, model, **given)
     else:
         source, options = with_sheet(source, options)
         source = _listed(source, options)

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
+from bagwise.app.modalities.steps import StepCache, from_json, to_json
+from bagwise.app.modalities.vectorizers import Progress, no_progress
 from bagwise.app.model import Head
-from bagwise.app.model.steps import StepCache, from_json, to_json
-from bagwise.app.model.vectorizers import Progress, no_progress
 from bagwise.app.options import FitOptions
 from bagwise.app.training.method import FollowedPath, Method, fitting_svms, merge_vocabularies, refined_size, two_sided
 from bagwise.app.training.rows import Rows

@@ -22,8 +22,8 @@ from sklearn.svm import LinearSVC
 from bagwise._utils.text import percent
 from bagwise._utils.threads import one_blas_thread
 from bagwise.app.modalities import MODALITIES
+from bagwise.app.modalities.vectorizers import Progress, no_progress
 from bagwise.app.model import Head
-from bagwise.app.model.vectorizers import Progress, no_progress
 from bagwise.app.options import FitOptions
 from bagwise.codebooks.normalizing import WordWeighting, inverse_document_frequencies
 from bagwise.errors import OptionError

@@ -24,10 +24,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bagwise.app.modalities import MODALITIES
-from bagwise.app.model.histograms import Histograms
-from bagwise.app.model.steps import StepCache
-from bagwise.app.model.vectorizers import Part, Progress, Run, TextVectorizer, Vectorizer, no_progress, sampled_items
-from bagwise.app.model.visual import N_SAMPLED_VECTORS
+from bagwise.app.modalities.histograms import Histograms
+from bagwise.app.modalities.steps import StepCache
+from bagwise.app.modalities.vectorizers import Part, Progress, Run, Vectorizer, no_progress, sampled_items
+from bagwise.app.modalities.visual_words import N_SAMPLED_VECTORS
 from bagwise.app.options import FitOptions
 from bagwise.app.training.provenance import versions
 from bagwise.distributed.executors import Executor, LocalExecutor
@@ -213,8 +213,7 @@ def count_parts(
         steps.save("vocabulary", given, settings, vectorizer._learned() | of_some)
     counted = step.count(vectorizer, prints, read)
     times.append(perf_counter())
-    names = ("describing", "learning words", "counting words")
-    names = ("counting words",) * 3 if isinstance(vectorizer, TextVectorizer) else names
+    names = vectorizer.stages
     seconds = dict.fromkeys(names, 0.0)
     for name, spent in zip(names, np.diff(times).tolist(), strict=True):
         seconds[name] += spent

@@ -8,7 +8,7 @@ from typing import Any
 from bagwise._utils.memory import free_memory
 from bagwise._utils.text import how_many
 from bagwise.app.modalities import MODALITIES
-from bagwise.app.model.visual import N_SAMPLED_VECTORS
+from bagwise.app.modalities.visual_words import N_SAMPLED_VECTORS
 from bagwise.app.options import FitOptions, check_options
 from bagwise.app.training.fit import DEFAULT_GROUPS, check_groups
 from bagwise.app.training.method import adapt_to_table, choose_method, folds_of, sizes_of

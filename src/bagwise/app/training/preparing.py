@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from bagwise._utils.memory import readable_size
 from bagwise._utils.text import agree, how_many
 from bagwise.app.modalities import MODALITIES
-from bagwise.app.model.steps import StepCache
-from bagwise.app.model.vectorizers import Vectorizer, WordSample
+from bagwise.app.modalities.steps import StepCache
+from bagwise.app.modalities.vectorizers import Vectorizer, WordSample
 from bagwise.app.options import FitOptions
 from bagwise.app.training.items import first_labels, open_source, step_cache
 from bagwise.app.training.parts import count_parts
@@ -51,7 +51,7 @@ class WordData:
     """Items as histograms over the full vocabulary, with the fitted vectorizer.
 
     `collection` has the items that could be read, in the order of the rows of `histograms`, a CSR array or ndarray of
-    shape (n_items, n_cells * n_words). The other fields are those of `bagwise.app.model.vectorizers.Histograms`.
+    shape (n_items, n_cells * n_words). The other fields are those of `bagwise.app.modalities.vectorizers.Histograms`.
     """
 
     collection: Collection

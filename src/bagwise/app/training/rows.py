@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from bagwise._utils.hashing import hash_names
 from bagwise._utils.memory import parse_size
-from bagwise.app.model.vectorizers import Part, Progress, group_features
+from bagwise.app.modalities.vectorizers import Part, Progress, group_features
 from bagwise.app.options import FitOptions
 from bagwise.app.training.method import Method, make_svm
 from bagwise.app.training.parts import CountedParts, stacked

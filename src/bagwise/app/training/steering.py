@@ -14,9 +14,9 @@ from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.utils.parallel import Parallel, delayed
 
+from bagwise.app.modalities.vectorizers import group_features
 from bagwise.app.model import Head, Model
 from bagwise.app.model.editing import unedited_model
-from bagwise.app.model.vectorizers import group_features
 from bagwise.app.options import FitOptions
 from bagwise.app.training.calibration import HeldOutScores
 from bagwise.app.training.fold_edits import FoldEdits

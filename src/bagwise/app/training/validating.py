@@ -10,9 +10,9 @@ import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
+from bagwise.app.modalities.steps import StepCache, from_json, to_json
+from bagwise.app.modalities.vectorizers import group_features
 from bagwise.app.model import PathErrors
-from bagwise.app.model.steps import StepCache, from_json, to_json
-from bagwise.app.model.vectorizers import group_features
 from bagwise.app.options import FitOptions
 from bagwise.app.training.calibration import HeldOutScores
 from bagwise.app.training.item_answers import TopClasses

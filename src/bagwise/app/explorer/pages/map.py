@@ -15,7 +15,7 @@ from bagwise.app.explorer.python_lines import map_lines
 from bagwise.app.explorer.requests import answer_json, answered, reading, safe, size_of
 from bagwise.app.explorer.workspace import Workspace
 from bagwise.app.index.item_map import MAP_METHODS, ItemMap
-from bagwise.app.model.vectorizers import Progress
+from bagwise.app.modalities.vectorizers import Progress
 from bagwise.display.texts import clean
 from bagwise.errors import BagwiseError
 

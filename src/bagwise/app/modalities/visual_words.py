@@ -18,9 +18,9 @@ from bagwise._utils.checks import generator
 from bagwise._utils.hashing import hash_names, hashes
 from bagwise._utils.threads import number_of_threads
 from bagwise.app.modalities import MODALITIES
+from bagwise.app.modalities.histograms import Histograms, WordSample, as_histograms
+from bagwise.app.modalities.vectorizers import Part, Run, Vectorizer, sampled_items
 from bagwise.app.modalities.visual import checked_assignments, checked_descriptors
-from bagwise.app.model.histograms import Histograms, WordSample, as_histograms
-from bagwise.app.model.vectorizers import Part, Run, Vectorizer, sampled_items
 from bagwise.bags import Bags
 from bagwise.codebooks.batches import batches_of_width
 from bagwise.codebooks.pyramids import n_cells
@@ -149,7 +149,7 @@ class VisualVectorizer(Vectorizer):
         Whether one is drawn depends on the id of its item and its number there, and so not on other parts.
         """
         bounds = [1.0] * len(self.vocabularies) if limits is None else limits
-        found: list[list[Drawn]] = [[] for _ in self.vocabularies]
+        samples: list[list[Drawn]] = [[] for _ in self.vocabularies]
         first = 0
         for batch in part.content:
             items = part.keys[first : first + len(batch[0])].tolist()
@@ -161,8 +161,8 @@ class VisualVectorizer(Vectorizer):
                 vectors = np.asarray(bags.values[rows])
                 filled = vectors.any(axis=1)
                 few = () if self.n_components is None else (_few_of_each(bags, keys),)
-                found[k].append(Drawn(keys[rows][filled], vectors[filled], few))
-        return [_joined_samples(some) for some in found]
+                samples[k].append(Drawn(keys[rows][filled], vectors[filled], few))
+        return [_joined_samples(some) for some in samples]
 
     def join(self, one: list[Drawn], other: list[Drawn]) -> list[Drawn]:
         """Join samples."""
@@ -190,14 +190,14 @@ class VisualVectorizer(Vectorizer):
         assert X is not None
         rest = np.setdiff1d(np.arange(len(X)), part.chosen)
         of_chosen, of_rest = (set(np.flatnonzero(np.isin(some, list(wanted))).tolist()) for some in (part.chosen, rest))
-        found = [(part.chosen, self._count_described(part, run, of_chosen, len(X)))]
+        counted = [(part.chosen, self._count_described(part, run, of_chosen, len(X)))]
         if len(rest):
             try:
-                found.append((rest, self._count_items(X[rest], run, of_rest)))
+                counted.append((rest, self._count_items(X[rest], run, of_rest)))
             except NothingReadError as error:
                 none = _Counting(self, run, [], set())
-                found.append((rest, none.histograms(error.skipped)))
-        return Histograms.in_order(found)
+                counted.append((rest, none.histograms(error.skipped)))
+        return Histograms.in_order(counted)
 
     def _count_described(self, part: Part, run: Run, wanted: set[int], n_items: int) -> Histograms:
         counting = _Counting(self, run, part.kept.tolist(), wanted)
@@ -233,9 +233,9 @@ class VisualVectorizer(Vectorizer):
                 "random_state": settings["random_state"],
                 "fewer": self.fewer,
             }
-            held = steps.load("words", data, settings, f"{size:,} words")
-            if held is not None:
-                return held["codebook"]
+            cached = steps.load("words", data, settings, f"{size:,} words")
+            if cached is not None:
+                return cached["codebook"]
 
         def follow(done: int, total: int) -> None:
             n_steps = total * len(self.vocabularies)  # all vocabularies have as many
@@ -243,8 +243,8 @@ class VisualVectorizer(Vectorizer):
 
         from bagwise.codebooks.kmeans import kmeans_words
 
-        given: dict[str, Any] = {"n_jobs": run.n_jobs, "progress": follow, "fewer": self.fewer}
-        words = kmeans_words(vectors, size, random_state=generator(self.random_state), **given).words
+        how: dict[str, Any] = {"n_jobs": run.n_jobs, "progress": follow, "fewer": self.fewer}
+        words = kmeans_words(vectors, size, random_state=generator(self.random_state), **how).words
         if steps is not None and settings is not None:
             steps.save("words", data, settings, {"codebook": words})
         return words
@@ -333,11 +333,11 @@ class VisualVectorizer(Vectorizer):
 
     def _describers(self, run: Run) -> list[Any]:
         """Return the descriptors, with the threads and the cache of a run."""
-        given = self.descriptors
+        descriptors = self.descriptors
         if run.pooled:
-            given = tuple(one.pooling() if hasattr(one, "pooling") else one for one in given)
+            descriptors = tuple(one.pooling() if hasattr(one, "pooling") else one for one in descriptors)
         changes = {name: value for name, value in (("n_jobs", run.n_jobs), ("cache", run.cache)) if value is not None}
-        return [copy.copy(descriptor).set_params(**changes) for descriptor in given]
+        return [copy.copy(descriptor).set_params(**changes) for descriptor in descriptors]
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters of `Model` that describe the fitted vectorizer."""
@@ -379,16 +379,16 @@ class _Counting:
     def _sample(self, batch: tuple[Bags, ...], k: int) -> None:
         from bagwise._utils.threads import one_blas_thread
 
-        first, found, positions = 0, [], []
+        first, assigned, positions = 0, [], []
         most = max(encoder.n_entries for encoder in self._vectorizer._encoders)
         with one_blas_thread():
             for bags, encoder in zip(batch, self._vectorizer._encoders, strict=True):
                 for _, (words, weights, distances) in encoder.assign(bags[k]):
                     more = ((0, 0), (0, most - words.shape[1]))  # words of no weight, so that all have as many
-                    found.append((first + np.pad(words, more, "edge"), np.pad(weights, more), distances))
+                    assigned.append((first + np.pad(words, more, "edge"), np.pad(weights, more), distances))
                 positions += [] if bags.positions is None else [bags.positions_of(k)]
                 first += len(encoder.codebook)
-        words, weights, distances = map(np.concatenate, zip(*found, strict=True))
+        words, weights, distances = map(np.concatenate, zip(*assigned, strict=True))
         places = np.concatenate(positions) if len(positions) == len(batch) else None
         self._samples[self.n_rows + k] = WordSample(words, weights, distances, places)
 

@@ -64,11 +64,11 @@ class StepCache:
         `data` is a collection, or a sequence of arrays and CSR arrays; `settings` are the parameters of the step, and
         `what` names the result.
         """
-        found = self._files(step, settings).load(self.fingerprint(data))
-        if found is not None:
+        arrays = self._files(step, settings).load(self.fingerprint(data))
+        if arrays is not None:
             self.used.append(what)
             self._progress(f"Reading {what} from the cache", 1, 1)
-        return found
+        return arrays
 
     def save(self, step: str, data: Any, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
         """Write the result of a step."""

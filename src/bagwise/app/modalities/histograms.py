@@ -11,11 +11,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bagwise._utils.matrices import as_format, first_not_finite
-from bagwise.app.modalities import MODALITIES
-from bagwise.app.model.steps import from_json, pack_matrix, to_json, unpack_matrix
+from bagwise.app.modalities.steps import from_json, pack_matrix, to_json, unpack_matrix
 from bagwise.errors import BagwiseError
 from bagwise.sources.collection import Collection
-from bagwise.sources.frames import frame_columns, open_frame
 from bagwise.sources.items import Skipped
 
 __all__ = ["Histograms", "WordSample", "as_histograms"]
@@ -54,22 +52,22 @@ class Histograms:
         >>> Histograms.in_order([(np.array([3]), one), (np.array([0]), two)]).matrix.tolist()
         [[2], [1]]
         """
-        kept = np.concatenate([numbers[found.kept] for numbers, found in parts])
+        kept = np.concatenate([numbers[counted.kept] for numbers, counted in parts])
         order = np.argsort(kept)
-        matrices = [found.matrix for _, found in parts]
+        matrices = [counted.matrix for _, counted in parts]
         rows = sp.vstack(matrices, format="csr") if sp.issparse(matrices[0]) else np.concatenate(matrices)
         skipped: dict[int, Skipped] = {}
-        for numbers, found in parts:
-            skipped |= dict(zip(np.delete(numbers, found.kept).tolist(), found.skipped, strict=True))
-        starts = np.cumsum([0, *(len(found.kept) for _, found in parts)]).tolist()
+        for numbers, counted in parts:
+            skipped |= dict(zip(np.delete(numbers, counted.kept).tolist(), counted.skipped, strict=True))
+        starts = np.cumsum([0, *(len(counted.kept) for _, counted in parts)]).tolist()
         samples = {
             start + row: one
-            for start, (_, found) in zip(starts, parts, strict=False)
-            for row, one in found.samples.items()
+            for start, (_, counted) in zip(starts, parts, strict=False)
+            for row, one in counted.samples.items()
         }
         row_of = np.argsort(order)
         by_row = {int(row_of[row]): samples[row] for row in sorted(samples, key=lambda row: row_of[row])}
-        averages = [found.pooled for _, found in parts if found.pooled is not None]
+        averages = [counted.pooled for _, counted in parts if counted.pooled is not None]
         pooled = np.concatenate(averages)[order] if averages else None
         return cls(rows[order], kept[order], tuple(skipped[k] for k in sorted(skipped)), by_row, pooled=pooled)
 
@@ -100,7 +98,7 @@ class Histograms:
         return cls(unpack_matrix(arrays), arrays["kept"], skipped, samples, **about)
 
 
-def as_histograms(X: Any, n_columns: int, names: tuple[str, ...] | None = None, modality: str = "table") -> Any:
+def as_histograms(X: Any, n_columns: int, names: tuple[str, ...] | None = None, items: str = "") -> Any:
     """Return a matrix of finite numbers, dense or CSR, of float32 if X is, otherwise of float64.
 
     X is a matrix, a table or a data frame. If its columns have names, they must be `names`.
@@ -122,24 +120,13 @@ def as_histograms(X: Any, n_columns: int, names: tuple[str, ...] | None = None, 
             f"got {type(X).__name__} of shape {matrix.shape} and type {matrix.dtype}."
         )
     if matrix.shape[1] != n_columns:
-        hint = "" if MODALITIES[modality].rows else f" For one of the {modality} itself pass a list: [it]."
+        hint = f" For one of the {items} itself pass a list: [it]." if items else ""
         raise BagwiseError(f"X has {matrix.shape[1]} columns, but the histograms of this model {n_columns}.{hint}")
     matrix = matrix.astype(np.float32 if matrix.dtype == np.float32 else np.float64, copy=False)
     if not sp.issparse(matrix):
         matrix = np.ascontiguousarray(matrix)
-    found = first_not_finite(matrix)
-    if found is not None:
-        row, column, value = found
+    refused = first_not_finite(matrix)
+    if refused is not None:
+        row, column, value = refused
         raise BagwiseError(f"X must hold finite numbers, but row {row}, column {column} is {value}.")
     return matrix
-
-
-def open_frame_like(frame: Any, modality: str, fitted: Mapping[str, Any], words: Any, **given: Any) -> Collection:
-    """Open a table in memory for a model: columns that are not given are those of its fit, if they are there."""
-    there = frame_columns(frame)
-    for name in ("image", "text", "label", "id", "split"):
-        if given.get(name) is None and fitted.get(name) in there:
-            given[name] = fitted[name]
-    if given.get("layer") is None and fitted.get("layer") in getattr(frame, "layers", ()):
-        given["layer"] = fitted["layer"]
-    return open_frame(frame, modality, **given, **MODALITIES[modality].frame_options(given, fitted, words))
