@@ -10,8 +10,8 @@ import bagwise
 
 SOURCE = Path(bagwise.__file__).parent
 TREES = {path.relative_to(SOURCE).as_posix(): ast.parse(path.read_text("utf-8")) for path in SOURCE.rglob("*.py")}
-# Classes of the editor of models and of the explorer, and how a partition is read, until each is one.
-TWICE = {"Editor", "Reading"}
+# Classes of the editor of models and of the explorer, until it is one.
+TWICE = {"Editor"}
 # What may be in a variable of these names, nobody knows.
 VAGUE = {"found", "given", "place", "held", "own"}
 # Packages where variables still have them.

@@ -35,7 +35,7 @@ from bagwise.sources.collection import Collection
 from bagwise.sources.items import NothingReadError, Skipped
 from bagwise.sources.partitions import Partition
 
-__all__ = ["CountedParts", "Reading", "count_parts", "count_with", "partitions_of", "stacked", "transform_rows"]
+__all__ = ["CountedParts", "PartReading", "count_parts", "count_with", "partitions_of", "stacked", "transform_rows"]
 
 _SLACK = 6.0  # standard deviations by which more descriptors are drawn than are needed
 
@@ -51,7 +51,7 @@ def partitions_of(collection: Collection, options: FitOptions, executor: Executo
 
 
 @dataclass(frozen=True)
-class Reading:
+class PartReading:
     """How the items of a partition are read; what of it was finished is kept in `cache`."""
 
     on_error: str
@@ -62,7 +62,7 @@ class Reading:
     progress: Progress = no_progress
 
     @classmethod
-    def of(cls, options: FitOptions, executor: Executor, pooled: bool = False, alone: bool = False) -> Reading:
+    def of(cls, options: FitOptions, executor: Executor, pooled: bool = False, alone: bool = False) -> PartReading:
         """Take what applies of the options of a fit; `pooled` is that of `Run`.
 
         The progress of a partition that is `alone` is that of its items.
@@ -128,7 +128,7 @@ class _Step:
         self.collection, self.options, self.executor, self.n_samples = collection, options, executor, n_samples
         self.partitions = partitions_of(collection, options, executor)
         self.sizes = [int(one.n_items or 0) for one in self.partitions]
-        self.reading = Reading.of(options, executor, pooled, len(self.partitions) == 1)
+        self.reading = PartReading.of(options, executor, pooled, len(self.partitions) == 1)
         # in this process, histograms are held unless the options say that they are too many
         alone = isinstance(executor, LocalExecutor) and options.memory_limit is None
         self.keep_rows = list if alone else executor.keep
@@ -278,7 +278,7 @@ def _inside(items: NDArray[np.intp], partitions: Sequence[Any]) -> list[Any]:
     return [own - start for own, start in zip(parts, starts, strict=True)]
 
 
-def _fingerprint(reading: Reading, partition: Any) -> str:
+def _fingerprint(reading: PartReading, partition: Any) -> str:
     steps = reading.steps()
     assert steps is not None
     return steps.fingerprint(partition.open())
