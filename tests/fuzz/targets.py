@@ -202,7 +202,7 @@ def _use_lines(path):
     for missing in (None, "median"):
         with contextlib.suppress(BagwiseError):
             open_collection(path, modality="table", missing=missing)
-    found = open_collection(path, modality="records", header=False)
+    found = open_collection(path, modality="records")
     assert len(list(found.load())) == len(found.labels) == len(found)
 
 
