@@ -92,7 +92,7 @@ lines:
 
 # what one fit goes through: modules, calls between packages, the files of one image
 paths: $(VENV)/.installed-dev
-	$(BIN)/python benchmarks/paths.py
+	$(BIN)/python benchmarks/paths.py --write
 
 # the signature for editors, tables of options and a part of the schema, from src/bagwise/app/options.py
 options: $(VENV)/.installed-dev

@@ -1,7 +1,8 @@
 """What one fit goes through: ``make paths`` traces ``bagwise fit`` of 16 images, with an index and a report.
 
 It counts modules of which a function is called, calls from one package to another, and the files that the data of an
-image go through on their way to the model. Compiled loops are not seen. ``--check`` compares with CONTRIBUTING.md.
+image go through on their way to the model. ``--write`` puts these into CONTRIBUTING.md, ``--check`` tells where others stand
+there. Compiled loops are not seen.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "bagwise"
+GUIDE = ROOT / "CONTRIBUTING.md"
 N_IMAGES, SIDE = 16, 64
 # Below everything: what they do is not told of each step.
 BELOW = ("_utils", "_io", "errors.py", "_compat.py", "__init__.py")
@@ -160,6 +162,8 @@ def traced(*, with_index: bool, descriptor: str = "sift+color") -> Trace:
         run_fit(arguments)
         with Trace() as trace:
             run_fit([*arguments, "--force"])
+        if not trace.data:
+            raise SystemExit(f"The bagwise that runs is not that in {SOURCE}. Run `make paths`.")
         return trace
 
 
@@ -169,19 +173,47 @@ def first_sentence(file: str) -> str:
     return re.split(r"\.(?:\s|$)", " ".join(text.split("\n\n")[0].split()))[0]
 
 
+def path_of(fit: Trace) -> list[str]:
+    """Return the files that one image goes through, as a list in Markdown."""
+    return [f"{number}. `{file}`: {first_sentence(file)}" for number, file in enumerate(fit.data, 1)]
+
+
+def different_files(fit: Trace) -> list[str]:
+    """Return the files that the list in CONTRIBUTING.md lacks, or has although no image goes through them."""
+    _, _, after = GUIDE.read_text(encoding="utf-8").partition(BEGIN)
+    told = set(re.findall(r"^\d+\. `([^`]+)`", after.partition(END)[0], re.MULTILINE))
+    return sorted(told ^ set(fit.data))
+
+
+def write_path(fit: Trace) -> None:
+    """Write the list into CONTRIBUTING.md."""
+    before, _, after = GUIDE.read_text(encoding="utf-8").partition(BEGIN)
+    _, _, after = after.partition(END)
+    GUIDE.write_text("\n".join([f"{before}{BEGIN}\n", *path_of(fit), f"\n{END}{after}"]), encoding="utf-8")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--borders", action="store_true", help="print the calls between each two packages")
     parser.add_argument("--modules", action="store_true", help="print the calls of each module")
+    parser.add_argument("--write", action="store_true", help="write the path of one image into CONTRIBUTING.md")
+    parser.add_argument("--check", action="store_true", help="compare the path of one image with CONTRIBUTING.md")
     asked = parser.parse_args()
-    whole, fit = traced(with_index=True), traced(with_index=False)
+    fit = traced(with_index=False)
+    if asked.check:
+        differ = different_files(fit)
+        if differ:
+            raise SystemExit(f"CONTRIBUTING.md has another path of one image: {', '.join(differ)}. Run `make paths`.")
+        return
+    if asked.write:
+        write_path(fit)
+    whole = traced(with_index=True)
     print(f"fit, index and report of {N_IMAGES} images")
     print(f"  modules with a function called   {len(whole.files):>6,}   (at most 60)")
     print(f"  functions called                 {len(whole.functions):>6,}")
     print(f"  calls from package to package    {whole.borders.total():>6,}   (at most 1,200)")
     print(f"files that one image goes through  {len(fit.data):>6,}   (at most 30)")
-    for number, file in enumerate(fit.data, 1):
-        print(f"{number:>4}. `{file}`: {first_sentence(file)}")
+    print("\n".join(path_of(fit)))
     if asked.modules:
         for file, n in sorted(whole.files.items()):
             print(f"{n:>8,} {file}")
