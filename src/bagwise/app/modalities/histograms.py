@@ -7,10 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bagwise._utils.matrices import as_format, first_not_finite
 from bagwise.app.modalities.steps import from_json, pack_matrix, to_json, unpack_matrix
 from bagwise.errors import BagwiseError
 from bagwise.sources.collection import Collection
@@ -52,6 +50,8 @@ class Histograms:
         >>> Histograms.in_order([(np.array([3]), one), (np.array([0]), two)]).matrix.tolist()
         [[2], [1]]
         """
+        import scipy.sparse as sp
+
         kept = np.concatenate([numbers[counted.kept] for numbers, counted in parts])
         order = np.argsort(kept)
         matrices = [counted.matrix for _, counted in parts]
@@ -103,6 +103,10 @@ def as_histograms(X: Any, n_columns: int, names: tuple[str, ...] | None = None, 
 
     X is a matrix, a table or a data frame. If its columns have names, they must be `names`.
     """
+    import scipy.sparse as sp
+
+    from bagwise._utils.matrices import as_format, first_not_finite
+
     columns = getattr(X, "columns", getattr(X, "feature_names", None))
     if names is not None and columns is not None and tuple(map(str, columns)) != names:
         missing = next((name for name in names if name not in set(map(str, columns))), None)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bagwise._io.storage import Url, as_place
@@ -103,6 +102,8 @@ class StepCache:
 
 
 def _hash_arrays(arrays: Any) -> str:
+    import scipy.sparse as sp
+
     digest = hashlib.blake2b(digest_size=16)
     for array in arrays:
         parts = [array.indptr, array.indices, array.data] if sp.issparse(array) else [np.asarray(array)]
@@ -128,6 +129,8 @@ def from_json(array: NDArray[np.uint8]) -> Any:
 
 def pack_matrix(matrix: Any) -> Arrays:
     """Return an array or a CSR array as arrays."""
+    import scipy.sparse as sp
+
     if not sp.issparse(matrix):
         return {"matrix": np.asarray(matrix)}
     shape = np.array(matrix.shape, dtype=np.int64)
@@ -136,6 +139,8 @@ def pack_matrix(matrix: Any) -> Arrays:
 
 def unpack_matrix(arrays: Mapping[str, NDArray[Any]]) -> Any:
     """Return the matrix of `pack_matrix`."""
+    import scipy.sparse as sp
+
     if "matrix" in arrays:
         return arrays["matrix"]
     parts = (arrays["data"], arrays["indices"], arrays["indptr"])

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bagwise.app.modalities.base import Located, Modality, PlannedWords, Terms
@@ -74,6 +73,8 @@ class TableModality(Modality):
 
     def planned_words(self, collection: Collection, options: FitOptions, n_classes: int) -> PlannedWords:
         """Count columns, and values that are not zero where those are stored."""
+        import scipy.sparse as sp
+
         X = self.vectorizer(options).fit_transform(collection).matrix
         return PlannedWords((X.shape[1],), (X.nnz if sp.issparse(X) else X.size) / len(collection))
 
@@ -124,6 +125,8 @@ class TableVectorizer(Vectorizer):
 
     def read_part(self, X: Any, run: Run, keep: Callable[[Iterable[Any]], Iterable[Any]] = list) -> Part:
         """Check that the rows hold finite numbers, and none below 0 if they are sparse."""
+        import scipy.sparse as sp
+
         values = X.X.data if sp.issparse(X.X) else X.X
         if values.size and not np.isfinite(values).all():
             raise BagwiseError(f"{X.source} holds NaN or infinity; counts of words must be finite.")

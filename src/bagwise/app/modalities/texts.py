@@ -12,7 +12,6 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bagwise._utils.checks import frozen, json_copy
@@ -27,6 +26,8 @@ from bagwise.sources.collection import Collection, load_texts
 from bagwise.sources.items import ItemIterator, NothingReadError
 
 if TYPE_CHECKING:
+    import scipy.sparse as sp
+
     from bagwise.app.model.model import Model
     from bagwise.app.options import FitOptions
     from bagwise.sources.items import Item
@@ -297,6 +298,8 @@ class TextVectorizer(Vectorizer):
 
     def read_part(self, X: Any, run: Run, keep: Callable[[Iterable[Any]], Iterable[Any]] = list) -> Part:
         """Count all words of the texts: pairs of words, in their order, and counts."""
+        import scipy.sparse as sp
+
         texts, counter = self._texts(X, run.on_error), self._counter()
         words: list[str] = []
         try:
@@ -344,6 +347,8 @@ class TextVectorizer(Vectorizer):
 
     def count_part(self, part: Part, run: Run, wanted: Iterable[int] = (), X: Any = None) -> Histograms:
         """Keep the counts of the words that were learned."""
+        import scipy.sparse as sp
+
         ((words, counts),) = part.content
         column = np.array([self._vocabulary.get(word, -1) for word in words], np.int32)[counts.indices]
         known = column >= 0
@@ -359,6 +364,8 @@ class TextVectorizer(Vectorizer):
 
     def _counted(self, texts: Iterable[str]) -> sp.csr_array:
         """Count the words of texts, as `RuntimeModel.transform_texts` does."""
+        import scipy.sparse as sp
+
         split = self._split()
         columns, counts, lengths = [], [], [0]
         for text in texts:

@@ -10,18 +10,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bagwise.app.modalities.histograms import Histograms, WordSample, as_histograms
 from bagwise.app.modalities.steps import StepCache
-from bagwise.codebooks.normalizing import WordWeighting, normalize_rows
-from bagwise.merging.pooling import pool
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import NothingReadError, Skipped
+
+if TYPE_CHECKING:
+    from bagwise.codebooks.normalizing import WordWeighting
 
 __all__ = [
     "Histograms",
@@ -64,6 +64,10 @@ def group_features(
     >>> group_features(np.array([[2.0, 1.0, 1.0]]), np.array([0, 1, 1]), 2, 1, ("l1",))
     array([[0.5, 0.5]], dtype=float32)
     """
+    import scipy.sparse as sp
+
+    from bagwise.merging.pooling import pool
+
     if weighting is not None and weighting.shift is not None and sp.issparse(histograms):
         n, d = histograms.shape  # shifted zeros are none: the words of a few items at a time are dense
         batches = [slice(start, start + max(1, _MOST_VALUES // d)) for start in range(0, n, max(1, _MOST_VALUES // d))]
@@ -78,6 +82,8 @@ def group_features(
 
 def normalize_features(grouped: Any, normalize: Any) -> Any:
     """Normalise the rows of histograms of groups in float64, and return float32; see `group_features`."""
+    from bagwise.codebooks.normalizing import normalize_rows
+
     return normalize_rows(grouped.astype(np.float64), normalize).astype(np.float32)
 
 

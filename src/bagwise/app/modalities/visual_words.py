@@ -11,7 +11,6 @@ from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bagwise._utils.checks import generator
@@ -271,6 +270,8 @@ class VisualVectorizer(Vectorizer):
 
     def count(self, X: Any, run: Run, wanted: Iterable[int] | None = None) -> Histograms:
         """Count the words of items, of `Bags` (tuples of them for several vocabularies), or of an iterable of them."""
+        import scipy.sparse as sp
+
         first = None
         if isinstance(X, (list, tuple)) and len(X):
             first = X[0]
@@ -394,6 +395,8 @@ class _Counting:
 
     def histograms(self, skipped: Sequence[Skipped]) -> Histograms:
         """Return the histograms of all batches."""
+        import scipy.sparse as sp
+
         none = sp.csr_array((0, n_cells(self._vectorizer.pyramid) * self._vectorizer.n_words), dtype=np.float32)
         matrix = sp.csr_array(sp.vstack(self._parts, format="csr")) if self._parts else none
         kept = np.arange(matrix.shape[0]) if self._kept is None else np.array(self._kept, np.intp)
@@ -436,6 +439,8 @@ def _side_by_side(counts: Sequence[Any], sizes: Sequence[int], cells: int) -> An
     >>> _side_by_side([one, other], (2, 1), 2).toarray()
     array([[1, 2, 8, 3, 4, 9]])
     """
+    import scipy.sparse as sp
+
     if len(counts) == 1:
         return counts[0]
     total, first, parts = sum(sizes), 0, []
