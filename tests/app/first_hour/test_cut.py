@@ -61,7 +61,8 @@ def test_trimmed_models_compute_the_same_at_their_size_and_below(name, tmp_path)
             np.testing.assert_array_equal(one.lookup, other.lookup)
             assert one.group_names().tolist() == other.group_names().tolist()
             assert one.heads.get(k) == other.heads.get(k)
-            counts = np.random.default_rng(k).integers(0, 5, (3, one.layout.n_cells * one.hierarchy.n_words)).astype(float)
+            n_columns = one.layout.n_cells * one.hierarchy.n_words
+            counts = np.random.default_rng(k).integers(0, 5, (3, n_columns)).astype(float)
             np.testing.assert_allclose(runtime.cut(k).transform_counts(counts), other.group(counts), atol=1e-6)
         if small.flattened is not None:
             with pytest.raises(ModelFileError, match=f"to {n} groups"):

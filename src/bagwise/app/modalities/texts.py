@@ -303,7 +303,7 @@ class TextVectorizer(Vectorizer):
         texts, counter = self._texts(X, run.on_error), self._counter()
         words: list[str] = []
         try:
-            counts = counter.fit_transform(_with_progress(texts, run.progress))
+            counts = counter.fit_transform(_with_progress(texts, run.progress, "Reading texts"))
             words = counter.get_feature_names_out().tolist()
         except NothingReadError as error:
             return Part(keep([(words, sp.csr_array((0, 0), dtype=np.int64))]), np.empty(0, np.intp), error.skipped)
@@ -359,7 +359,7 @@ class TextVectorizer(Vectorizer):
     def count(self, X: Any, run: Run, wanted: Iterable[int] | None = None) -> Histograms:
         """Count the words of texts."""
         texts = self._texts(X, run.on_error)
-        read = _with_progress(texts, run.progress)
+        read = _with_progress(texts, run.progress, "Counting words")
         return Histograms(self._counted(read), np.array(texts.kept), tuple(texts.skipped))
 
     def _counted(self, texts: Iterable[str]) -> sp.csr_array:
@@ -390,10 +390,10 @@ class TextVectorizer(Vectorizer):
         return {"tokenizer": self.tokenizer, "word_names": self.word_names}
 
 
-def _with_progress(texts: ItemIterator, progress: Progress) -> Iterator[str]:
+def _with_progress(texts: ItemIterator, progress: Progress, step: str) -> Iterator[str]:
     for text in texts:
         if texts.n_done % _BATCH_SIZE == 0 or texts.n_done == texts.n_items:
-            progress("Counting words", texts.n_done, texts.n_items)
+            progress(step, texts.n_done, texts.n_items)
         yield text
 
 
