@@ -1,8 +1,8 @@
 """What one fit goes through: ``make paths`` traces ``bagwise fit`` of 16 images, with an index and a report.
 
 It counts modules of which a function is called, calls from one package to another, and the files that the data of an
-image go through on their way to the model. ``--write`` puts these into CONTRIBUTING.md, ``--check`` tells where others stand
-there. Compiled loops are not seen.
+image go through on their way to the model. ``--write`` puts these into CONTRIBUTING.md, ``--check`` names those that
+differ there. Compiled loops are not seen.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from bagwise.app.model import Model
 from bagwise.app.modalities.vectorizers import Progress
+from bagwise.app.model import Model
 from bagwise.sources.limits import Limits
 
 def fit_model(
