@@ -14,6 +14,5 @@ SLOW = (
     "descriptors/test_contract.py::test_a_run_killed_while_it_wrote_is_taken_up_again",
     "descriptors/test_sentences.py::test_no_character_is_lost",
     "descriptors/test_video.py",
-    "merging/test_greedy.py",
 )
 CHECKS = "test_scikit_learn"

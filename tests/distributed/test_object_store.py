@@ -110,7 +110,7 @@ def test_with_a_cache_shards_are_not_fetched_again(client, store, folder):
     asked = [store.asked("GET", f"shard-{k:03}") for k in range(N_SHARDS)]
     assert max(map(len, asked)) <= 4
     again = fit_model(pattern, **given)
-    assert "12 words" in again.fit_.cached
+    assert "words of 48 images" in again.fit_.cached
     assert again.hierarchy == first.hierarchy == fit_model(folder, **OPTIONS).hierarchy
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bagwise import LatentDirichlet
-from bagwise.topics import inference, training
+from bagwise.topics import inference, sampling, training
 from bagwise.topics._kernels import sample_entries
 from bagwise.topics.inference import Corpus, to_counts
 from helpers import topic_counts
@@ -79,7 +79,7 @@ def lognormal_counts(n_documents=400, n_words=60):
 
 
 def start_topics(X, weights=None):
-    return training.sampled_counts(X, 4, 0.0, np.random.RandomState(0), weights)
+    return sampling.sampled_counts(X, 4, 0.0, np.random.RandomState(0), weights)
 
 
 def test_a_start_has_the_counts_of_all_documents(monkeypatch):
@@ -87,7 +87,7 @@ def test_a_start_has_the_counts_of_all_documents(monkeypatch):
     noise = 0.01 * 60 * 4
     weights = np.random.default_rng(3).uniform(0.5, 3.0, 400)
     for limit in (X.nnz, X.nnz // 2, X.nnz // 10, 1):
-        monkeypatch.setattr(training, "_START_NNZ", limit)
+        monkeypatch.setattr(sampling, "_START_NNZ", limit)
         found = start_topics(X)
         of_words = X.sum(axis=0)
         np.testing.assert_allclose(found.sum(axis=1), of_words + 0.04, atol=0.03)
@@ -103,7 +103,7 @@ def test_a_start_has_the_counts_of_all_documents(monkeypatch):
 
 def test_the_first_sweeps_of_a_large_corpus_are_over_documents_of_all_lengths(monkeypatch):
     X = lognormal_counts(4000)
-    monkeypatch.setattr(training, "_START_NNZ", X.nnz // 4)
+    monkeypatch.setattr(sampling, "_START_NNZ", X.nnz // 4)
     parts = []
 
     def watched(starts, words, counts, alpha, eta, topics, of_words, totals, draws):
@@ -111,7 +111,7 @@ def test_the_first_sweeps_of_a_large_corpus_are_over_documents_of_all_lengths(mo
         assert len(starts) < 4001 or len(topics) == X.nnz
         parts.append((np.count_nonzero(np.diff(starts)), counts[: starts[-1]].sum()))
 
-    monkeypatch.setattr(training, "sample_entries", watched)
+    monkeypatch.setattr(sampling, "sample_entries", watched)
     start_topics(X)
     n_filled = np.count_nonzero(X.sum(axis=1))
     assert parts[40:] == [(n_filled, X.sum())] * 10
@@ -124,7 +124,7 @@ def test_the_first_sweeps_of_a_large_corpus_are_over_documents_of_all_lengths(mo
 def test_topics_of_words_are_drawn_by_their_counts():
     counts = np.array([[1.0, 3.0, 0.5], [2.0, 0.1, 0.1], [0.2, 0.2, 0.6]])
     words = np.random.default_rng(5).permutation(np.repeat([0, 1, 2], 20_000))
-    found = training.draw_topics(words, counts, np.random.RandomState(0))
+    found = sampling.draw_topics(words, counts, np.random.RandomState(0))
     shares = np.array([np.bincount(found[words == word], minlength=3) for word in range(3)]) / 20_000
     np.testing.assert_allclose(shares, counts / counts.sum(axis=1, keepdims=True), atol=0.015)
 

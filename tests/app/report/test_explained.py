@@ -27,7 +27,7 @@ def test_shown_contributions_add_up_to_the_shown_scores():
     rng = np.random.default_rng(0)
     parts = rng.normal(size=(7, 2))
 
-    def sums(n_groups, label):
+    def sums(n_groups, label, against):
         return [(str(k), *row) for k, row in enumerate(parts.tolist())]
 
     scores = dict(zip("ab", parts.sum(axis=0), strict=True))

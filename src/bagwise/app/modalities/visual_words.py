@@ -435,6 +435,7 @@ def _few_of_each(bags: Bags, keys: NDArray[np.float64]) -> Bags:
 def _side_by_side(counts: Sequence[Any], sizes: Sequence[int], cells: int) -> Any:
     """Put histograms of several vocabularies side by side in each cell; CSR arrays of shape (n_items, cells * size).
 
+    >>> import scipy.sparse as sp
     >>> one, other = sp.csr_array([[1, 2, 3, 4]]), sp.csr_array([[8, 9]])
     >>> _side_by_side([one, other], (2, 1), 2).toarray()
     array([[1, 2, 8, 3, 4, 9]])
