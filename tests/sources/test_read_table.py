@@ -237,9 +237,25 @@ def test_data_bases_are_read_and_nothing_of_them_is_executed(tmp_path):
         with pytest.raises(BagwiseError, match=error):
             read(path, sheet=sheet)
     assert {one.name: one.read_bytes() for one in tmp_path.iterdir()} == before
+    (tmp_path / "a.sqlite-journal").write_bytes(bytes(512))  # as journal_mode=PERSIST leaves it
+    assert read(path, sheet="costly").columns.num_rows == 1
     (tmp_path / "a.sqlite-wal").write_bytes(b"x")
     with pytest.raises(BagwiseError, match=r"are in a\.sqlite-wal still"):
         read(path, sheet="rows")
+
+
+def test_changes_that_a_data_base_takes_back_are_not_read(tmp_path):
+    path = tmp_path / "a.sqlite"
+    with sqlite3.connect(path) as base:
+        base.execute("CREATE TABLE rows (text TEXT)")
+        base.executemany("INSERT INTO rows VALUES (?)", [("old " * 50,)] * 2000)
+    base.execute("PRAGMA cache_size=2")  # pages are written before the end
+    base.execute("UPDATE rows SET text = 'new'")
+    with pytest.raises(BagwiseError, match=r"were before is in a\.sqlite-journal still\. Close the program"):
+        read(path)
+    base.rollback()
+    base.close()
+    assert set(columns_of(read(path))["text"]) == {"old " * 50}
 
 
 def test_nested_columns_of_parquet_are_not_read(tmp_path):

@@ -336,6 +336,12 @@ SCENES = [
      "ids": [f"{name}:{i}" for name in sorted(MOODS) for i in range(1 + name.startswith("train"))],
      "splits": ["test"] * 4 + ["train"] * 8}),
     ("reviews", MOODS, {"label_from": "file"}, {"labels": ["bad", "good"] * 2 + ["bad", "bad", "good", "good"] * 2}),
+    ("posts", {"a.jsonl": '{"text": "a", "label": ["x", "y"]}', "b.jsonl": '{"text": "b", "label": "x"}'}, {},
+     {"texts": ["a", "b"], "labels": ["x, y", "x"]}),
+    ("table", {"1.parquet": frame("parquet", a=ONES, label=KIND), "2.parquet": frame("parquet", a=[1], label=["x"])},
+     {}, {"labels": [*KIND, "x"], "names": ["a"]}),
+    ("table", {"1.parquet": frame("parquet", a=ONES, label=Y), "2.parquet": frame("parquet", a=[1], label=["x"])},
+     {}, {"error": "its files have other types in the same column: .*label.* int64"}),
     ("photos", PICTURES, {}, {"modality": "images", "labels": sorted(KINDS)}),
     ("photos", PICTURES | {"README.txt": "About.", "notes.csv": "a,b\n1,2\n"}, {},
      {"modality": "images", "labels": sorted(KINDS)}),
@@ -371,7 +377,7 @@ def test_what_is_made_of_files(tmp_path, name, content, options, expected):
     found = open_collection(source, **options)
     told = {
         "ids": found.ids,
-        "labels": [item.label for item in found],
+        "labels": [", ".join(item.labels) or None for item in found],
         "splits": list(found.splits),
         "names": found.feature_names,
         "modality": found.modality,
@@ -392,6 +398,14 @@ def test_what_is_made_of_files(tmp_path, name, content, options, expected):
         assert len(found.notes) == len(notes), found.notes
     assert [id for id, _ in expected.get("skipped", [])] == [one.id for one in found.skipped]
     assert all(part in one.reason for (_, part), one in zip(expected.get("skipped", []), found.skipped, strict=True))
+
+
+def test_a_file_that_changed_is_read_again(tmp_path):
+    path = made(tmp_path, "a.csv", rows("{k},{t}", "label,text"))
+    with pytest.raises(BagwiseError, match="labell"):
+        open_collection(path, labell="label")
+    made(tmp_path, "a.csv", "label,text\nham,this is new\n")
+    assert [text for _, text in open_collection(path, text="text").load()] == ["this is new"]
 
 
 def test_a_table_of_a_data_base_is_named_behind_the_file(tmp_path):

@@ -85,6 +85,8 @@ _EXCEL_ROWS = 1 << 20
 _LINES = ".txt"
 # Steps of SQLite between looks at the clock.
 _STEPS = 100_000
+# The first bytes of a journal of SQLite by which changes that were not finished are taken back.
+_JOURNAL = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
 _LIST = re.compile(rb"\s*\[\s*\{")
 _SURROGATE = re.compile("[\udc80-\udcff]")
 # What openpyxl raises for files that are not what they should be.
@@ -256,7 +258,7 @@ def read_table(file: Content, name: str, layout: Layout, limits: Limits) -> Tabl
     try:
         return looked_at(file, name, layout, limits)
     finally:
-        looked_at.cache_clear()
+        _kept.cache_clear()
 
 
 def _read(file: Content, name: str, layout: Layout, limits: Limits) -> Table:
@@ -288,9 +290,13 @@ def _read(file: Content, name: str, layout: Layout, limits: Limits) -> Table:
     return replace(table, quoted=True, decimal_commas=separator != ",")
 
 
-@functools.lru_cache(maxsize=1)
 def looked_at(file: Content, name: str, layout: Layout, limits: Limits) -> Table:
-    """Read a table to see what it is; `read_table` of the same file returns it then, and forgets it."""
+    """Read a table to see what it is; `read_table` of the same file, unless it changes, returns it and forgets it."""
+    return _kept(file, name, layout, limits, file.stamp() if isinstance(file, FileContent) else None)
+
+
+@functools.lru_cache(maxsize=1)
+def _kept(file: Content, name: str, layout: Layout, limits: Limits, stamp: tuple[Any, ...] | None) -> Table:
     return _read(file, name, layout, limits)
 
 
@@ -735,14 +741,25 @@ def _read_sqlite(file: Content, wanted: str | None, limits: Limits) -> Table:
     return Table(table, numbers, tuple(bad), unread=unread, notes=notes)
 
 
+def _is_pending(log: str) -> bool:
+    """Whether a log of SQLite has changes: rows to write (-wal), or by its first bytes those to take back."""
+    if not os.path.isfile(log):
+        return False
+    with open(log, "rb") as file:
+        head = file.read(len(_JOURNAL))
+    return bool(head) if log.endswith("-wal") else head == _JOURNAL
+
+
 @contextmanager
 def _as_local(file: Content, limits: Limits) -> Iterator[str]:
     """Give the path of a file, or that of a copy if it is in an archive, by URL or compressed."""
     if isinstance(file, FileContent) and ending(file.path) not in _PACKED:
-        log = f"{file.path}-wal"
-        if os.path.exists(log) and os.path.getsize(log):
+        log = next(filter(_is_pending, (f"{file.path}-wal", f"{file.path}-journal")), None)
+        if log is not None:
+            what = "some of its rows are" if log.endswith("-wal") else "what some of its rows were before is"
             raise BagwiseError(
-                f"some of its rows are in {os.path.basename(log)} still. Close the program that writes it, then open it"
+                f"{what} in {os.path.basename(log)} still. Close the program that writes it, or open it in SQLite once "
+                "if that program broke off"
             )
         check_size(file.path, limits)
         yield file.path

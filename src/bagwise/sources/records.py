@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from bagwise._utils.text import agree
 from bagwise.errors import BagwiseError, argument, unknown_name
 from bagwise.sources.collection import Collection
-from bagwise.sources.item_tables import arrow, item_table, to_codes
+from bagwise.sources.item_tables import arrow, item_table, label_column, label_sets_of, to_codes
 from bagwise.sources.items import Skipped, check_on_error, warn_skipped
 from bagwise.sources.limits import Limits, as_limits
 from bagwise.sources.media import TextDecoder
@@ -97,7 +97,7 @@ def open_records(
                 f"Correct it, or skip such records by {argument('on_error', 'skip')}."
             )
     warn_skipped(skipped, n_rows, source, stacklevel=3)
-    joined = arrow().concat_tables([part.table for part in parts], promote_options="permissive")
+    joined = _joined([part.table for part in parts])
     if not joined.num_rows:
         has = agree(len(names), "has", "have")
         raise BagwiseError(f"{source} holds no records: {', '.join(names[:3])} {has} no line beyond names of columns.")
@@ -105,6 +105,16 @@ def open_records(
     about: dict[str, Any] = {"ignored": others, "notes": tuple(notes), "skipped": skipped, "limits": limits}
     collection = Collection(joined, "texts", TextDecoder("utf-8", limits), source=source, **about)
     return annotated(collection, labels, splits)
+
+
+def _joined(tables: Sequence[Any]) -> Any:
+    """Return one table of those of several files, of which some may have lists of labels."""
+    labels = [table.column("label") for table in tables]
+    if len({column.type for column in labels}) == 1:
+        return arrow().concat_tables(tables, promote_options="permissive")
+    sets = label_column(known[code] for codes, known in map(label_sets_of, labels) for code in codes.tolist())
+    others = [table.drop_columns(["label"]) for table in tables]
+    return arrow().concat_tables(others, promote_options="permissive").append_column("label", sets)
 
 
 def has_texts(table: Table, chosen: Mapping[str, Any]) -> bool:

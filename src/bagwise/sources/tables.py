@@ -132,9 +132,26 @@ def _read(place: Any, end: str, parts: Sequence[tuple[str, Any]], reading: Readi
             raise BagwiseError(f"its file {number} has other columns than the first one.")
     table = tables[0]
     if len(tables) > 1:
-        columns = arrow().concat_tables([one.columns for one in tables], promote_options="permissive")
+        columns = _joined([one.columns for one in tables])
         table = replace(table, columns=columns, numbers=range(1, n_rows + 1))
     return number_table(table, reading)
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    """Return one table of those of several files; columns of strings are codes only where few values differ."""
+    types = arrow().types
+    if any(one.schema != parts[0].schema for one in parts):
+        kinds = [[kind.value_type if types.is_dictionary(kind) else kind for kind in one.schema.types] for one in parts]
+        parts = [
+            one.cast(arrow().schema(zip(one.column_names, some, strict=True)))
+            for one, some in zip(parts, kinds, strict=True)
+        ]
+    try:
+        return arrow().concat_tables(parts, promote_options="permissive")
+    except arrow().ArrowException as error:
+        raise BagwiseError(
+            f"its files have other types in the same column: {error}. Write them with the same"
+        ) from error
 
 
 def _parts_of(path: Any, limits: Limits) -> list[tuple[str, Any]]:
