@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from bagwise import BagIndex, BagwiseError
 from bagwise.retrieval.histograms import METRICS
+from bagwise.retrieval.store import Store
 
 pytest.importorskip("faiss")
 
@@ -154,3 +156,26 @@ def test_without_faiss_the_error_names_the_extra():
         [sys.executable, "-c", script + "BagIndex(method='approximate')"], capture_output=True, text=True
     )
     assert 'Approximate search needs faiss. Install it with: pip install "bagwise[ann]"' in result.stderr
+
+
+def test_one_of_two_searches_writes_changes(monkeypatch):
+    X = np.random.default_rng(0).random((200, 6))
+    index = BagIndex("euclidean", method="approximate", n_candidates=20).add(X)
+    index.search(X[:2], 1)
+    index.remove(range(10))
+    found, written, changed = [], [], Store.changed
+    other = threading.Thread(target=lambda: found.append(index.search(X[100:], 1)[1].ravel()))
+
+    def slowly(self, *given):
+        written.append(self)
+        if len(written) == 1:
+            other.start()
+            other.join(0.2)  # it would write as well, if nothing kept it from doing so
+        return changed(self, *given)
+
+    monkeypatch.setattr(Store, "changed", slowly)
+    first = index.search(X[100:], 1)[1].ravel()
+    other.join()
+    assert len(written) == 1
+    for ids in (first, *found, index.search(X[100:], 1)[1].ravel()):
+        np.testing.assert_array_equal(ids, np.arange(100, 200))

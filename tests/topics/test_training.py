@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bagwise import LatentDirichlet
+from bagwise import BagwiseError, LatentDirichlet
 from bagwise.topics import inference, sampling, training
 from bagwise.topics._kernels import sample_entries
 from bagwise.topics.inference import Corpus, to_counts
@@ -151,3 +151,9 @@ def test_an_online_step_is_an_average_of_old_and_new_topics(weighted):
     )
     assert after.n_updates == 3
     assert bound == pytest.approx(posterior.bounds @ (np.ones(20) if sample_weight is None else sample_weight))
+
+
+def test_copies_that_do_not_fit_into_memory_are_refused():
+    X = lognormal_counts(50)
+    with pytest.raises(BagwiseError, match=r"drawn for each copy of a document.*give smaller weights"):
+        start_topics(X, np.full(50, 1e12))

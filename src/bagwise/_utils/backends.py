@@ -75,7 +75,7 @@ class Merging(Protocol):
     ) -> Any:
         """Form A and B of data, see `bagwise.merging.rows.RatioRows`."""
 
-    def rows_of_matrices(self, A: Any, B: Any, who: str) -> Any:
+    def rows_of_matrices(self, A: Any, B: Any) -> Any:
         """Take A and B that were formed before."""
 
     def ratio_search(self, rows: Any, name: str, n_threads: int, show_progress: bool) -> Any:

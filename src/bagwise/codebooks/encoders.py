@@ -415,15 +415,6 @@ class ResidualEncoder(Encoder):
     normalize: ClassVar[tuple[str, ...]] = ("power", "l2")
     adds_only: ClassVar[bool] = True
 
-    @property
-    def by_length(self) -> bool:
-        """Whether vectors count by their lengths."""
-        return False
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return name and parameters as JSON values, from which `as_encoder` makes the encoder again."""
-        return {"name": self.name, **{name: plain(value) for name, value in self.get_params().items()}}
-
     def numbers_of_word(self, n_features: int) -> int:
         """Return D."""
         return n_features

@@ -47,7 +47,7 @@ def rows_of_samples(
     return DeviceRows.of(X, *structures, xp=device_module("cuda"), who=who)
 
 
-def rows_of_matrices(A: Values, B: Values, who: str) -> DeviceRows:
+def rows_of_matrices(A: Values, B: Values) -> DeviceRows:
     """Copy A and B of a criterion to the device."""
     return DeviceRows.of_matrices(A, B, xp=device_module("cuda"))
 

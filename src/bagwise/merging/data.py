@@ -253,7 +253,8 @@ class _Summed:
         d = self.shape[1]
         _check_fits(d - len(self.constant_words[1:]), place, how)
         folded, words = fold_words(d, self.constant_words)
-        return folded, words, place.rows_of_matrices(*self.matrices(words), how.criterion.name)
+        rows = DenseRows(*self.matrices(words)).checked(how.criterion.name)
+        return folded, words, place.rows_of_matrices(rows.A, rows.B)
 
     def matrices(self, words: Words) -> Matrices:
         raise NotImplementedError

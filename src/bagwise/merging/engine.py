@@ -1,8 +1,8 @@
 """The merging engine: how words are merged, whatever the criterion.
 
 A criterion says what a good merge is. The engine loads the data (`bagwise.merging.data`), merges words at no cost
-first (`fold`), chooses the store and the search, and runs it in chunks between which progress is shown, callbacks are
-made and interrupts are handled.
+first (`fold`), chooses the search, and runs it in chunks between which progress is shown, callbacks are made and
+interrupts are handled.
 """
 
 from __future__ import annotations

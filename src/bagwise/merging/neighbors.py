@@ -234,10 +234,11 @@ class ApproximateNeighbors:
         n_candidates = min(max(_CANDIDATES, 2 * k), self.n_samples)
         for some in self._chunks(samples):
             rows = self._prepared(some)
+            self._candidates.update(self._store, self._n_threads)
 
             def search(part: Any, probed: float, rows: Any = rows) -> NDArray[np.int64]:
                 n_probe = max(int(probed * 2 * self.n_samples**0.5), 1)  # of about 2 sqrt(n) cells
-                return self._candidates.search(self._store, rows[part], n_candidates, n_probe, self._n_threads, allowed)
+                return self._candidates.search(rows[part], n_candidates, n_probe, self._n_threads, allowed)
 
             items = search(slice(None), _PROBED if allowed is None else _PROBED_OF_CLASSES)
             few = np.flatnonzero((items >= 0).sum(axis=1) < min(k + 1, most))

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from threading import RLock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +39,8 @@ __all__ = ["BagIndex"]
 METHODS = ("exact", "approximate")
 # Queries that are prepared at a time.
 _QUERIES = 4096
+# Of indexes by their addresses: an index that has a lock could neither be copied nor pickled.
+_LOCKS = tuple(RLock() for _ in range(64))
 
 
 class _State(NamedTuple):
@@ -319,10 +322,16 @@ class BagIndex:
 
     def _written(self) -> Store | None:
         """Return the items in blocks, after all changes; None until some were added."""
-        state = self._state
-        if state is not None and (state.new or state.removed):
-            return self._write(state, len(self) + len(state.removed))
-        return state and state.store
+        with self._lock:
+            state = self._state
+            if state is not None and (state.new or state.removed):
+                return self._write(state, len(self) + len(state.removed))
+            return state and state.store
+
+    @property
+    def _lock(self) -> RLock:
+        """What one of several searches holds while it puts changes into blocks and into the vectors of faiss."""
+        return _LOCKS[id(self) // 16 % len(_LOCKS)]
 
     def copy(self) -> BagIndex:
         """Return an index of the same items that changes on its own. Both share the memory of the items."""
@@ -377,7 +386,9 @@ class BagIndex:
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         n_candidates = max(check_integer(self.n_candidates, "n_candidates", 1), k)
         n_probe = check_integer(self.n_probe, "n_probe", 1)
-        items = candidates.search(store, rows, n_candidates, n_probe, self._n_threads)
+        with self._lock:
+            candidates.update(store, self._n_threads)
+        items = candidates.search(rows, n_candidates, n_probe, self._n_threads)
         keys = store.keys(queries, items, self._n_threads)
         order = np.argsort(keys, axis=1, kind="stable")[:, :k]
         keys, items = np.take_along_axis(keys, order, axis=1), np.take_along_axis(items, order, axis=1)

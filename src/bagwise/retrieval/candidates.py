@@ -88,7 +88,6 @@ class Candidates:
 
     def search(
         self,
-        store: Store,
         rows: Any,
         n: int,
         n_probe: int,
@@ -97,9 +96,8 @@ class Candidates:
     ) -> NDArray[np.int64]:
         """Find up to n items for each prepared query, in rising order; -1 comes first where there are fewer.
 
-        `allowed` restricts them to some of the items.
+        `allowed` restricts them to some of the items. Call `update` first.
         """
-        self.update(store, n_threads)
         n_removed = len(self._items) - self._n_known
         n_asked = min(n + min(n_removed, n), len(self._items))
         found = np.empty((rows.shape[0], n_asked), dtype=np.int64)

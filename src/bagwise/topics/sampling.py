@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from bagwise._utils.extras import require
 from bagwise._utils.matrices import is_whole
+from bagwise._utils.memory import check_memory
 from bagwise._utils.threads import run_over_ranges
 from bagwise.errors import BagwiseError
 from bagwise.topics._kernels import sample_documents, sample_entries
@@ -30,6 +31,7 @@ _SWEEPS_BETWEEN_SAMPLES = 10
 # non-zeros, and then over all of them.
 _START_PRIOR = 0.1
 _START_NNZ = 2_000_000
+_ENTRY_BYTES = 24  # of a non-zero that is copied, and put into another order
 _PART_SWEEPS = 40
 _FULL_SWEEPS = 10
 _LEAST_START = 0.01  # of each word, also where η is 0: a word that a topic starts without would not come back
@@ -141,7 +143,10 @@ def sampled_counts(
     """
     weights = None
     if sample_weight is not None and is_whole(sample_weight):
-        X = X[np.repeat(np.arange(X.shape[0]), sample_weight.astype(np.int64))]
+        copies = sample_weight.astype(np.int64)
+        needed = int(_ENTRY_BYTES * (np.diff(X.indptr) @ copies))
+        check_memory(needed, None, "Topics to start from are drawn for each copy of a document", "give smaller weights")
+        X = X[np.repeat(np.arange(X.shape[0]), copies)]
     elif sample_weight is not None:
         weights = sample_weight
     order = order_by_words(X, rng) if X.nnz <= _START_NNZ else shuffle_by_words(X, rng)

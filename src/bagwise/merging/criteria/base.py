@@ -41,7 +41,7 @@ class Criterion(BaseEstimator, ABC):
     non_negative : bool
         Whether data must be non-negative.
     scales_measurements : bool
-        Whether dense real-valued data are brought to a common scale first (`bagwise.merging.scaling`), so that they may
+        Whether real-valued data are brought to a common scale first (`bagwise.merging.scaling`), so that they may
         be negative.
     takes_sample_weight : bool
         Whether `structures` or `scoring` has the parameter `sample_weight`.

@@ -34,9 +34,9 @@ def rows_of_samples(
     return rows if who is None else rows.checked(who)
 
 
-def rows_of_matrices(A: Values, B: Values, who: str) -> RatioRows:
+def rows_of_matrices(A: Values, B: Values) -> RatioRows:
     """Take A and B of a criterion, which the search may write to."""
-    return DenseRows(A, B).checked(who)
+    return DenseRows(A, B)
 
 
 def ratio_search(rows: Any, name: str, n_threads: int, show_progress: bool) -> Search:
