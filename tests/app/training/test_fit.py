@@ -497,9 +497,11 @@ def test_texts_without_spaces_are_described_by_characters(language):
     pairs = [
         ("".join(rng.permutation(list(one))), "ab"[k]) for _ in range(8) for k, one in enumerate(SENTENCES[language])
     ]
+    words = language == "en"
+    if words:
+        pairs[0] = SENTENCES["zh"][0] * 40, "a"  # most letters, but one text
     columns = {"text": [one for one, _ in pairs], "label": [label for _, label in pairs]}
     model = fit_model(columns, n_groups=2, folds=0)
-    words = language == "en"
     assert model.tokenizer.get("analyzer", "word") == model.options["analyzer"] == ("word" if words else "char")
     assert ("n-grams of characters; analyzer='word'" in " ".join(model.fit_.notes)) is not words
     if not words:

@@ -109,16 +109,18 @@ class TextModality(Modality):
         return ("text", "label", "id", "split") if opened_as == self.records else ()
 
     def resolve(self, options: FitOptions, collection: Collection) -> tuple[FitOptions, Collection, tuple[str, ...]]:
-        """Choose words or characters: characters, if most letters of some texts are of scripts without spaces."""
+        """Choose words or characters: characters, if most letters of most texts are of scripts without spaces."""
         from bagwise.sources.items import ItemError
 
         notes: tuple[str, ...] = ()
         if options.analyzer == "auto" and len(collection):
-            letters = ""
+            votes: list[bool] = []  # of the texts that have letters
             for item in spaced(collection, _TEXTS):
                 with suppress(ItemError):  # told, or raised, when all are read
-                    letters += "".join(filter(str.isalpha, item.load()[:_TEXT]))
-            unspaced = len(re.findall(_UNSPACED, letters)) > _LEAST_UNSPACED * len(letters)
+                    letters = "".join(filter(str.isalpha, item.load()[:_TEXT]))
+                    if letters:
+                        votes.append(len(re.findall(_UNSPACED, letters)) > _LEAST_UNSPACED * len(letters))
+            unspaced = sum(votes) > _LEAST_UNSPACED * len(votes)
             options = options.with_changes(analyzer="char" if unspaced else "word")
             if unspaced:
                 notes = (
