@@ -22,6 +22,8 @@ _SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "pipe":
 _OTHERS = (",", ";", "\t", "|")
 # Spaces in a text that is no name of the only column.
 _WORDS = 4
+# Times that a column has its first cell again, if that is a class and not a usual name.
+_TIMES = 2
 # Bytes and rows of a file that are looked at, and bytes that are parsed at a time.
 HEAD, _ROWS, _BLOCK = 1 << 16, 20, 1 << 24
 # Cells that say that a number is missing.
@@ -247,12 +249,22 @@ def _open_quote(text: str, separator: str, quote: str) -> tuple[int | None, int 
     return None, None
 
 
+def _goes_on(cell: str, below: Sequence[str]) -> bool:
+    """Whether a number is the first of its column rather than a name, such as a year: a fraction, or counted on."""
+    if not below or not all(is_number(one, decimal_comma=True) for one in below):
+        return False
+    whole = re.fullmatch(r"\s*[+-]?[0-9]{1,18}\s*", cell)
+    return whole is None or below[0].strip() == str(int(cell) + 1)
+
+
 def has_names(rows: Sequence[Sequence[str]]) -> bool:
     """Whether the first row has names of columns, by its cells and those of the next rows.
 
     1. A row of numbers has none; unless they count the columns, from 0 or 1.
-    2. A usual name, such as text or label, is one; so is a string above numbers.
-    3. A cell that is in its column again is none, nor is one of several words in the only column.
+    2. A usual name, such as text or label, is one, unless its column has it often, as classes are.
+    3. Nor has a row whose only number is above numbers, and has a fraction or is followed by the next one.
+    4. A string above numbers is a name.
+    5. A cell that is in its column again is none, nor is one of several words in the only column.
 
     >>> has_names([["ham", "see you"], ["spam", "win"], ["ham", "ok"]]), has_names([["a", "b"], ["1", "2"]])
     (False, True)
@@ -265,10 +277,13 @@ def has_names(rows: Sequence[Sequence[str]]) -> bool:
         return True
     if len(numbers) == len(filled):
         return not filled
-    if any(cell.casefold() in _USUAL for cell in filled):
+    columns = [(cell, below) for cell, *below in zip(*[row for row in rows if len(row) == len(first)], strict=True)]
+    if any(cell.strip().casefold() in _USUAL and below.count(cell) < _TIMES for cell, below in columns):
         return True
+    if len(numbers) == 1 and any(_goes_on(cell, below) for cell, below in columns if cell.strip() in numbers):
+        return False
     again = len(first) == 1 and first[0].count(" ") >= _WORDS and not first[0].rstrip().endswith((":", "?"))
-    for cell, *below in zip(*([row for row in rows if len(row) == len(first)]), strict=True):
+    for cell, below in columns:
         there = {one for one in below if one not in MISSING}
         if cell.strip() and there and not is_number(cell, True) and all(is_number(one, True) for one in there):
             return True
