@@ -379,7 +379,7 @@ class FitOptions:
         "--encoding",
         help="Encoding of texts and CSV files, such as latin-1.",
         rule=Text(),
-        unset="UTF-8; if most is not UTF-8, a guess, which a note tells",
+        unset="UTF-8; if much is not UTF-8, a guess, which a note tells",
         panel=SOURCE,
         metavar="NAME",
         stage="read",

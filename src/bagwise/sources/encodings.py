@@ -22,6 +22,7 @@ _USUAL = ["cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", 
 _USUAL += ["gb18030", "big5", "euc_kr"]
 # Bytes that are looked at. Lines beyond ASCII in other encodings are hardly ever UTF-8 by chance.
 _SAMPLE, _LEAST = 1 << 16, 0.9
+_ASCII = bytes(range(128))
 
 
 def guess_encoding(content: bytes, least: float = _LEAST) -> str | None:
@@ -34,7 +35,7 @@ def guess_encoding(content: bytes, least: float = _LEAST) -> str | None:
     ('cp1252', None)
     """
     lines = [line for line in content.splitlines() if not line.isascii()]
-    wrong = [line for line in lines if is_not_utf8(line)]
+    wrong = [line for line in lines if is_not_utf8(line) and not _is_damaged_utf8(line)]
     if not wrong or len(wrong) < least * len(lines):
         return None
     normalizer = require("charset_normalizer", "app", "Guessing the encoding of texts")
@@ -43,6 +44,11 @@ def guess_encoding(content: bytes, least: float = _LEAST) -> str | None:
     if any("cp1252" in (match.encoding, *match.could_be_from_charset) for match in found):
         return "cp1252"
     return None if best is None else str(best.encoding)
+
+
+def _is_damaged_utf8(line: bytes) -> bool:
+    """Whether most bytes beyond ASCII are of characters of UTF-8; by chance, in Chinese and Korean, a third may be."""
+    return 2 * len(line.decode(errors="ignore").encode().translate(None, _ASCII)) > len(line.translate(None, _ASCII))
 
 
 def is_not_utf8(line: bytes) -> bool:
