@@ -452,6 +452,17 @@ def test_errors_of_folds_are_those_of_models_of_the_other_folds(root):
     assert found == pytest.approx(np.mean(errors), abs=tolerance)
 
 
+def test_another_number_of_folds_takes_no_errors_from_the_cache(tmp_path):
+    rows, options = table_of(*table()), FitOptions(n_groups=3, criterion="aib", cache=tmp_path)
+    run_fit(rows, options.with_changes(folds=4))
+    cached, fresh = (
+        run_fit(rows, options.with_changes(folds=3)),
+        run_fit(rows, options.with_changes(folds=3, cache=None)),
+    )
+    assert cached.model.path == fresh.model.path
+    assert [fold.test.tolist() for fold in cached.folds] == [fold.test.tolist() for fold in fresh.folds]
+
+
 def test_counts_in_a_table_are_not_scaled():
     X, y = table()
     assert run_fit(table_of(X, y), FitOptions(n_groups=3)).model.column_shift is None

@@ -76,7 +76,7 @@ def validate(
     rows = rows.sample or rows
     codes = rows.codes
     assert codes is not None
-    given, settings = rows.inputs, settings_of(rows, sizes, method, options) | {"folds": True}
+    given, settings = rows.inputs, settings_of(rows, sizes, method, options) | {"validated": True}
     splits = folds_of(codes, options)
     found = None if steps is None else steps.load("errors", given, settings, f"errors of {method.criterion}")
     if found is not None:
