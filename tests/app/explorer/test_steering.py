@@ -179,6 +179,15 @@ def test_errors_are_those_of_the_overview_at_every_size(place, learned):
     assert told["edits"][0]["before"]["error"] == path.errors[k] == send("overview?n=6")["path"]["errors"][k]
 
 
+def test_a_link_of_words_of_one_group_leaves_the_error(place, learned):
+    space = opened(place, learned, "index")
+    words = np.flatnonzero(space.model.lookup == np.bincount(space.model.lookup).argmax())[:2].tolist()
+    told = client(space)("steer/edit", {"edit": {"edit": "must_link", "n_groups": 6, "words": words}, "revision": 0})
+    assert np.array_equal(space.editor.space.model.lookup, space.model.lookup)
+    assert told["now"]["error"] == space.editor.space.cut(6).error == space.cut(6).error
+    assert told["now"]["protocol"] == space.model.path.protocol
+
+
 def test_items_that_have_lost_their_folds_are_measured_without(place, learned):
     path = place / "texts.index"
     index = ItemIndex.load(path)
@@ -256,6 +265,24 @@ def test_what_cannot_be_saved_is_told(place, learned, monkeypatch):
     assert len(Model.load(path).edits) == 2
     path.unlink()
     assert "was removed by another program" in send("steer/save", {"revision": 2})["saved"]["problem"]
+
+
+def test_an_edit_that_fails_is_not_in_the_next_one(place, learned, monkeypatch):
+    space = opened(place, learned, "index")
+    now = space.editor
+    now.edit(RENAME, 0)
+    now.undo(1)
+    told = now.shown
+    with monkeypatch.context() as patch:
+        patch.setattr(editor, "with_edited_model", lambda *given: (_ for _ in ()).throw(MemoryError))
+        with pytest.raises(MemoryError):
+            now.edit(JOIN, 2)
+        patch.setattr(Workspace, "edited", lambda *given: (_ for _ in ()).throw(MemoryError))
+        with pytest.raises(MemoryError):
+            now.redo(2)
+    assert (now.shown, now.current.model) == (told, now.space.model)
+    now.redo(2)
+    assert ItemIndex.load(now.path).model.edits == now.current.model.edits == (RENAME,)
 
 
 def bytes_with(model, name, place):

@@ -67,6 +67,17 @@ def test_edits_are_undone_in_their_order(path, tmp_path):
         edited.undo(6)
 
 
+def test_answers_are_those_of_the_model_that_explains_them(path):
+    index = ItemIndex.load(path).apply(EDITS[:1])
+    groups = np.flatnonzero(np.bincount(index.model.lookup) > 1)
+    for group in groups.tolist():
+        words = np.flatnonzero(index.model.lookup == group)[:4].tolist()
+        linked = index.apply([{"edit": "must_link", "n_groups": 5, "words": words}])
+        assert np.array_equal(linked.model.lookup, index.model.lookup)
+        measured = linked.steering().measure(linked.model)  # folds make the link in groups of their own
+        np.testing.assert_array_equal(linked.answers.rows[5].score, measured.held_out.score)
+
+
 def test_without_folds_there_are_no_held_out_answers_for_edited_groups(path):
     index = ItemIndex.load(path)
     fewer = index.remove(index.ids[:1])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -223,7 +224,7 @@ class Editor:
             return None
         assert items is not None
         if items.folds is not None:
-            if path is None or n not in path.sizes or any(edit["edit"] != "rename" for edit in model.edits):
+            if path is None or n not in path.sizes:
                 return items.steering.measure(model)
             k = path.sizes.index(n)
             return Measured(path.errors[k], path.standard_errors[k], path.protocol)
@@ -315,13 +316,25 @@ class Editor:
         )
 
     def _make(self, step: Step) -> None:
-        self._undone.clear()
-        self._steps.append(step)
-        self._change()
+        with self._whole():
+            self._undone.clear()
+            self._steps.append(step)
+            self._change()
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """Make a change or none: if it fails, keep the edits of the model that is still shown."""
+        steps, undone, index, space = self._steps.copy(), self._undone.copy(), self._index, self.space
+        try:
+            yield
+        except BaseException:
+            if self.space is space:
+                self._steps, self._undone, self._index = steps, undone, index
+            raise
 
     def undo(self, revision: int) -> None:
         """Go back to the state before the last edit, also of an earlier session."""
-        with self.lock:
+        with self.lock, self._whole():
             self._check(revision)
             last = self.current
             if last.edit is not None:
@@ -349,7 +362,7 @@ class Editor:
 
     def redo(self, revision: int) -> None:
         """Make the edit again that was undone last."""
-        with self.lock:
+        with self.lock, self._whole():
             self._check(revision)
             if not self._undone:
                 raise BagwiseError("There is no edit to make again.")

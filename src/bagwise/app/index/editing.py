@@ -83,7 +83,7 @@ def with_edited_model(
 ) -> ItemIndex:
     """Return an index with an edited model, and answers where they are known.
 
-    Answers stay where groups do, now or before all edits. At the number of groups of the model they are those of its
+    Answers stay where groups do, before all edits, and now if folds do not make the edits in groups of their own. At the number of groups of the model they are those of its
     classifier; of items that were cross-validated, those of the folds.
 
     Parameters
@@ -104,8 +104,11 @@ def with_edited_model(
     if not model.edits:
         return changed if original is None else replace(changed, answers=original)
     before = {} if original is None else _same_groups(unedited_model(model), model, original)
-    rows, n, held_out = before | _same_groups(index.model, model, answers), model.n_groups, answers.origins == HELD_OUT
+    n, held_out = model.n_groups, answers.origins == HELD_OUT
     steered = found if isinstance(found, Steered) and index.folds is not None else None
+    rows = before.copy()
+    if index.folds is None or not index.folds.complete or _made_in_folds(index.model) == _made_in_folds(model):
+        rows = before | _same_groups(index.model, model, answers)
     if n not in rows and n in model.heads and words is not None and (steered is not None or not held_out.any()):
         row = TopClasses.empty(1, len(index), len(model.classes))
         row.put(0, slice(len(index)), model.head.scores(words.features(model)))
@@ -125,6 +128,11 @@ def with_head_of(found: Measured | None, model: Model) -> Model:
     if isinstance(found, Steered) and derived is not None and derived["n_groups"] == model.n_groups:
         return found.put_into(model)
     return model
+
+
+def _made_in_folds(model: Model) -> list[Mapping[str, Any]]:
+    """Return the edits that folds make in groups of their own, which may differ where those of the model do not."""
+    return [edit for edit in model.edits if edit["edit"] != "rename"]
 
 
 def _is_of_clusters(edit: Any) -> bool:
