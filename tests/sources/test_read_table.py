@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import sqlite3
+import uuid
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from bagwise import BagwiseError
 from bagwise.sources.contents import FileContent
+from bagwise.sources.item_tables import to_strings
 from bagwise.sources.limits import Limits
 from bagwise.sources.read_table import Layout, read_table, table_names
 
@@ -269,6 +271,18 @@ def test_nested_columns_of_parquet_are_not_read(tmp_path):
     table = read(tmp_path / "a.parquet")
     assert columns_of(table) == {"a": ["[1, 2]"], "d": ["z"]}
     assert sorted(table.unread) == ["b", "c"]
+
+
+def test_values_of_any_type_are_strings_or_errors_of_ours(tmp_path):
+    ids = [uuid.UUID(int=k) for k in range(2)]
+    far = pa.array([2**62, 1], pa.timestamp("us"))
+    columns = {"id": pa.array([one.bytes for one in ids], pa.uuid()), "when": far}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    table = read(tmp_path / "a.parquet")
+    assert to_strings(table.codes("id")) == table.strings("id") == [str(one) for one in ids]
+    for values in (table.strings, table.codes, lambda name: list(table.values(name))):
+        with pytest.raises(BagwiseError, match=r"column 'when' cannot be read: .*Leave it out"):
+            values("when")
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -30,7 +30,7 @@ from bagwise.sources.item_tables import arrow, item_table
 from bagwise.sources.limits import Limits, as_limits
 from bagwise.sources.media import ImageDecoder, TextDecoder, check_mode
 from bagwise.sources.places import annotated
-from bagwise.sources.read_table import Table, column_of_values
+from bagwise.sources.read_table import Table, column_of_values, is_nested
 from bagwise.sources.records import columns_of_texts, has_texts, texts_of
 from bagwise.sources.roles import Roles, assign_roles, is_missing, shortened, split_name, taken_note, unused_note
 
@@ -261,7 +261,7 @@ def _column(part: Any, name: str) -> Any | None:
     try:
         stream = hasattr(values, "__arrow_c_stream__")
         found = pa.chunked_array(values if stream else [pa.array(values, from_pandas=True)])
-        if pa.types.is_struct(found.type) or pa.types.is_map(found.type):
+        if is_nested(found.type):
             return None
         return found.cast(pa.large_string()) if str(found.type) == "string_view" else found
     except (pa.ArrowException, TypeError, ValueError, OverflowError):

@@ -39,7 +39,7 @@ from bagwise.sources.delimited import (
     separator_of,
 )
 from bagwise.sources.encodings import as_utf8, check_encoding, undecodable
-from bagwise.sources.item_tables import arrow, as_array, from_bytes, mapped_codes, to_bytes, to_strings
+from bagwise.sources.item_tables import arrow, as_array, from_bytes, mapped_codes, to_bytes, to_codes, to_strings
 from bagwise.sources.items import Content
 from bagwise.sources.limits import Deadline, Limits, check_size
 from bagwise.sources.places import ending
@@ -59,6 +59,7 @@ __all__ += [
     "Table",
     "check_layout",
     "column_of_values",
+    "is_nested",
     "looked_at",
     "read_table",
     "split_table",
@@ -136,17 +137,20 @@ class Table:
         """Yield the values of a column, a part at a time; None is missing."""
         for chunk in self.columns.column(name).chunks:
             for start in range(0, len(chunk), _BATCH):
-                yield from chunk.slice(start, _BATCH).to_pylist()
+                with _readable(name):
+                    values = chunk.slice(start, _BATCH).to_pylist()
+                yield from values
 
     def strings(self, name: str) -> list[str]:
         """Return a column as strings, equal ones as one object where the file has them once; missing ones are empty."""
         found: list[str] = []
         for chunk in self._single(name).chunks:
-            if hasattr(chunk, "dictionary"):
-                known = [*map(self._string, chunk.dictionary.to_pylist()), ""]
-                found += [known[-1 if place is None else place] for place in chunk.indices.to_pylist()]
-            else:
-                found += map(self._string, chunk.to_pylist())
+            with _readable(name):
+                if hasattr(chunk, "dictionary"):
+                    known = [*map(self._string, chunk.dictionary.to_pylist()), ""]
+                    found += [known[-1 if place is None else place] for place in chunk.indices.to_pylist()]
+                else:
+                    found += map(self._string, chunk.to_pylist())
         return found
 
     def texts(self, name: str) -> Any:
@@ -171,7 +175,10 @@ class Table:
     def codes(self, name: str, change: Callable[[str], str] = str) -> Any:
         """Return a column as codes of its strings, each changed; missing and empty ones are null."""
         column = as_array(self._single(name))
-        column = column if hasattr(column, "dictionary") else column.dictionary_encode()
+        try:
+            column = column if hasattr(column, "dictionary") else column.dictionary_encode()
+        except arrow().ArrowNotImplementedError:  # types of extensions, such as UUID, and runs of equal values
+            return to_codes(change(one) if one else None for one in self.strings(name))
         known = replace(self, columns=arrow().table({name: column.dictionary})).strings(name)
         return mapped_codes(column, [change(one) if one else None for one in known])
 
@@ -208,6 +215,15 @@ class Table:
         if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
             return str(int(value))
         return from_bytes(value) if isinstance(value, bytes) else str(value)
+
+
+@contextmanager
+def _readable(name: str) -> Iterator[None]:
+    """Make what Arrow and Python raise for values of a column, such as dates that Python lacks, an error of ours."""
+    try:
+        yield
+    except (ValueError, OverflowError, arrow().ArrowException) as error:
+        raise BagwiseError(f"column {cut_name(name)!r} cannot be read: {error}. Leave it out") from error
 
 
 def _is_text(kind: Any) -> bool:
@@ -666,7 +682,7 @@ def _read_parquet(file: Content, limits: Limits) -> Table:
     with _opened_parquet(content, limits) as opened:
         fields = list(opened.schema_arrow)
     texts = [one.name for one in fields if _is_text(one.type)]
-    unread = {one.name: str(one.type) for one in fields if _is_nested(one.type)}
+    unread = {one.name: str(one.type) for one in fields if is_nested(one.type)}
     names = [one.name for one in fields if one.name not in unread]
     if len(set(names)) < len(names):
         raise BagwiseError(f"it has columns of the same name: {shortened(names)}")
@@ -710,7 +726,7 @@ def _many_values(file: Any, texts: Sequence[str]) -> tuple[list[str], int]:
     return many, max(1, min(_BATCH, _LONG_BATCH // longest))
 
 
-def _is_nested(kind: Any) -> bool:
+def is_nested(kind: Any) -> bool:
     """Whether a type is nested otherwise than as lists of values."""
     types = arrow().types
     is_list = types.is_list(kind) or types.is_large_list(kind)
