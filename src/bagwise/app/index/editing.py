@@ -83,8 +83,9 @@ def with_edited_model(
 ) -> ItemIndex:
     """Return an index with an edited model, and answers where they are known.
 
-    Answers stay where groups do, before all edits, and now if folds do not make the edits in groups of their own. At the number of groups of the model they are those of its
-    classifier; of items that were cross-validated, those of the folds.
+    Answers stay where groups are as before all edits, and as now if folds do not make the edits in groups of their own.
+    At the number of groups of the model they are those of its classifier; of items that were cross-validated, those of
+    the folds.
 
     Parameters
     ----------
