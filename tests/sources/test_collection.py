@@ -175,6 +175,17 @@ def test_label_and_split_files(folder, tmp_path, ending):
     assert animals.with_labels(tmp_path / "some.csv").labels[0] is None
 
 
+def test_what_a_file_of_labels_holds_beside_is_told(folder, tmp_path):
+    listed = open_collection(folder)
+    rows = "".join(f"{id},{n % 2},{n},{n}\n" for n, id in enumerate(listed.ids))
+    (tmp_path / "labels.csv").write_text("filename,class,target,age\n" + rows)
+    labelled = open_collection(folder, labels=str(tmp_path / "labels.csv"))
+    assert labelled.notes == (
+        "Labels are in the column 'class'; label= chooses another one, such as 'target'.",
+        "The columns 'target', 'age' are not used.",
+    )
+
+
 def test_several_labels(folder):
     animals = open_collection(folder, labels={id: ["a", "b"] for id in TEXTS})
     with pytest.raises(BagwiseError, match=r"has 2 labels.*Use .labels"):

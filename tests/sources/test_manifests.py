@@ -69,6 +69,17 @@ def test_a_manifest_gives_what_was_listed(folder, tmp_path, source, ending):
     assert write_manifest(found, tmp_path / f"again{ending}").read_bytes() == path.read_bytes()
 
 
+def test_columns_of_a_manifest_that_are_not_used_are_told(folder):
+    listed = open_collection(folder / "texts")
+    columns = {"url": [f"texts/{id}" for id in listed.ids], "species": listed.labels}
+    path = write_frame(pd.DataFrame(columns), folder / "species.csv")
+    proposed, unused = open_collection(path).notes
+    assert proposed.endswith("If 'species' holds the labels: label='species'")
+    assert unused == "The column 'species' is not used."
+    assert open_collection(path, label="species").notes == ()
+    assert open_collection(path, labels=dict.fromkeys(columns["url"], "x")).notes == (unused,)
+
+
 def test_relative_urls_are_relative_to_the_manifest(folder):
     listed = open_collection(folder / "images")
     path = write_manifest(listed, folder / "images.csv")

@@ -7,13 +7,16 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bagwise._io.storage import Url, as_place
 from bagwise._utils.text import how_many
 from bagwise.errors import BagwiseError, argument, in_python
 from bagwise.sources.limits import Limits
-from bagwise.sources.roles import USUAL, assign_roles, shortened, split_name
+from bagwise.sources.roles import USUAL, assign_roles, shortened, split_name, taken_note, unused_note
+
+if TYPE_CHECKING:
+    from bagwise.sources.read_table import Table
 
 __all__ = ["Annotations", "LabelFile", "annotations_of"]
 
@@ -106,7 +109,7 @@ def _read_file(file: LabelFile, what: str, ids: Sequence[str], source: str, limi
     table = read_table(as_file(file.path), name, Layout(file.sep, file.sheet, header=file.header), limits)
     if table.bad:
         raise BagwiseError(f"row {table.bad[0][0]}: {table.bad[0][1]}")
-    id_column, label_column, split_column = _columns(file, table.names, what)
+    id_column, label_column, split_column, column_notes = _columns(file, table, what)
     n = table.columns.num_rows
     names = table.strings(id_column)
     label_sets = [()] * n if label_column is None else table.string_sets(label_column)
@@ -135,7 +138,7 @@ def _read_file(file: LabelFile, what: str, ids: Sequence[str], source: str, limi
         raise BagwiseError(
             f"none of its {how_many(n, 'rows')} names an item of {source}{first}; items are named like {ids[0]!r}"
         )
-    notes = list(table.notes)
+    notes = [*table.notes, *column_notes]
     shown, missing = os.fspath(file.path), [id for id in ids if id not in named]
     if missing:
         are, have = ("is", "has") if len(missing) == 1 else ("are", "have")
@@ -150,8 +153,9 @@ def _read_file(file: LabelFile, what: str, ids: Sequence[str], source: str, limi
     )
 
 
-def _columns(file: LabelFile, names: Sequence[str], what: str) -> tuple[str, str | None, str | None]:
-    """Find the columns of names, labels and splits: as told, by their usual names, or the only one that is left."""
+def _columns(file: LabelFile, table: Table, what: str) -> tuple[str, str | None, str | None, list[str]]:
+    """Find the columns of names, labels and splits, as told, by their usual names, or the only one left; and notes."""
+    names = table.names
     chosen = {"id": file.id, "label": file.label, "split": file.split}
     roles = assign_roles(names, chosen, usual=USUAL | {"id": _USUAL_ID})
     id, label, split = roles["id"], roles["label"], roles["split"]
@@ -168,7 +172,8 @@ def _columns(file: LabelFile, names: Sequence[str], what: str) -> tuple[str, str
         raise BagwiseError(
             f"none of its columns is named {', '.join(USUAL[what])}; {there}. Choose one by {argument(what)}"
         )
-    return id, label, split
+    unused = [name for name in (*roles.unused, *table.unread) if name != label]
+    return id, label, split, [*taken_note(label, names, file.label), *unused_note(unused)]
 
 
 class _Matching:

@@ -314,7 +314,7 @@ def _texts(frame: _Frame, chosen: Mapping[str, Any], labelled: bool, limits: Lim
     ids = frame.ids(table, roles, chosen["id"])
     where = f"the {frame.kind}"
     found = texts_of(table, roles, where, limits, ids=ids, split=frame.splits())
-    notes += [*roles.notes, *unused_note(roles.unused)]
+    notes += [*roles.notes, *unused_note([*roles.unused, *table.unread])]
     return Collection(found.table, "texts", TextDecoder("utf-8", limits), source=where, notes=notes, limits=limits)
 
 
@@ -339,7 +339,7 @@ def _images(
         id: ImageCell(f"{where}:{row}", value)
         for row, (id, value) in enumerate(zip(ids, frame.cells(column), strict=True))
     }
-    notes += [*roles.notes, *unused_note(roles.unused)]
+    notes += [*roles.notes, *unused_note([*roles.unused, *table.unread])]
     rows, decoder = item_table(ids, labels, splits), ImageDecoder(mode, limits)
     return Collection(rows, "images", decoder, Contents(contents), source=where, notes=notes, limits=limits)
 

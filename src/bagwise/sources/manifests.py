@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from bagwise._io.storage import STORES, Url, as_place, is_url, open_for_writing, same_system
 from bagwise._utils.extras import require
@@ -24,7 +24,15 @@ from bagwise.sources.items import Content, Decoder, Item
 from bagwise.sources.limits import Limits
 from bagwise.sources.places import annotated, ending, is_file
 from bagwise.sources.read_table import JSON_ENDINGS, TAB_ENDINGS, Layout, Table, read_table, table_names
-from bagwise.sources.roles import assign_roles, shortened, split_name
+from bagwise.sources.roles import (
+    assign_roles,
+    like_labels,
+    likely_note,
+    shortened,
+    split_name,
+    taken_note,
+    unused_note,
+)
 
 __all__ = ["ManifestFile", "ManifestRoot", "as_manifest", "open_manifest", "write_manifest"]
 
@@ -54,9 +62,14 @@ class ManifestFile(os.PathLike[str]):
     def __fspath__(self) -> str:
         return os.fspath(self.place)
 
-    @cached_property
+    @property
     def table(self) -> Any:
         """The table of a collection."""
+        return self.read.table
+
+    @cached_property
+    def read(self) -> _Read:
+        """The table of a collection and what is to be told."""
         try:
             return _read(self)
         except (BagwiseError, OSError) as error:
@@ -72,6 +85,14 @@ class ManifestFile(os.PathLike[str]):
             id if part else Url(url).name if is_url(url) else url
             for id, url, part in zip(ids, urls, parts, strict=True)
         ]
+
+
+class _Read(NamedTuple):
+    """What a manifest holds: the table of a collection, notes, and those about its labels."""
+
+    table: Any
+    notes: list[str]
+    label_notes: list[str]
 
 
 def as_manifest(path: Any, limits: Limits, **given: Any) -> ManifestFile | None:
@@ -96,12 +117,14 @@ def open_manifest(
     columns = {name: file.table.column(name) for name in file.table.column_names}
     known = [columns.pop(name) for name in ("id", "label", "split")]
     table = item_table(known[0], None if labels is None else known[1], None if splits is None else known[2], columns)
-    collection = Collection(table, modality, decoder, ManifestRoot.of(file), source=os.fspath(file), limits=file.limits)
+    notes = [*(file.read.label_notes if labels == "folders" else ()), *file.read.notes]
+    about: dict[str, Any] = {"source": os.fspath(file), "notes": notes, "limits": file.limits}
+    collection = Collection(table, modality, decoder, ManifestRoot.of(file), **about)
     return annotated(collection, labels, splits)
 
 
-def _read(file: ManifestFile) -> Any:
-    """Read a manifest as the table of a collection."""
+def _read(file: ManifestFile) -> _Read:
+    """Read a manifest."""
     name = os.path.basename(os.fspath(file))
     raw = read_table(as_file(file.place), name, Layout(file.sep), file.limits)
     if raw.bad:
@@ -121,9 +144,13 @@ def _read(file: ManifestFile) -> Any:
     splits = None if roles["split"] is None else raw.codes(roles["split"], split_name)
     numbers = {role: _numbers(raw, str(roles[role])) for role in ("size", "offset") if roles[role] is not None}
     # many items are in one file where there are offsets
-    return item_table(
+    table = item_table(
         ids, labels, splits, {"url": urls.dictionary_encode() if "offset" in numbers else urls, **numbers}
     )
+    about_labels = taken_note(roles["label"], raw.names, file.label)
+    if roles["label"] is None:
+        about_labels = likely_note(like_labels(roles.unused, raw.values))
+    return _Read(table, [*raw.notes, *unused_note([*roles.unused, *raw.unread])], about_labels)
 
 
 def _names(raw: Table, name: str, role: str) -> Any:

@@ -88,7 +88,7 @@ def open_records(
             raise BagwiseError(f"{contents[name].source} cannot be used: {str(error).rstrip('.')}.") from error
         parts.append(found)
         skipped += found.bad
-        notes |= dict.fromkeys((*table.notes, *roles.notes, *unused_note(roles.unused)))
+        notes |= dict.fromkeys((*table.notes, *roles.notes, *unused_note([*roles.unused, *table.unread])))
         n_rows += found.table.num_rows + len(found.bad)
         limits.check("rows", n_rows, f"{source} has more than {limits.rows:,} records")
         if on_error == "raise" and found.bad:
