@@ -314,11 +314,11 @@ def test_models_of_folds_give_the_held_out_answers(fit):
 
 def test_classifiers_of_the_most_groups_are_left_out_where_there_is_no_room(text_fit, monkeypatch, tmp_path):
     every, sizes = FoldModels.of(text_fit.folds, 36), text_fit.model.path.sizes
-    needed = [sum(one[n].coef.nbytes for one in every.heads) for n in sizes]
+    needed = [sum(one[n].coef.nbytes + one[n].intercept.nbytes for one in every.heads) for n in sizes]
     n_bytes = sum(one.values.nbytes for one in every.statistics)
     for room in (1 << 20, sum(needed) + n_bytes, sum(needed) + n_bytes - 1, 2 * n_bytes, 2 * n_bytes - 1, 0):
         kept = n_bytes <= room // 2
-        n_sizes = max(int((np.cumsum(needed) <= room - kept * n_bytes).sum()), 1)
+        n_sizes = int((np.cumsum(needed) <= room - kept * n_bytes).sum())
         monkeypatch.setattr("bagwise.app.training.folds.MOST_BYTES", room)
         folds = FoldModels.of(text_fit.folds, 36)
         assert (folds.sizes, bool(folds.statistics)) == (sizes[:n_sizes], kept)
@@ -328,6 +328,18 @@ def test_classifiers_of_the_most_groups_are_left_out_where_there_is_no_room(text
         assert ItemIndex.load(index.save(tmp_path / "one.index")).folds.sizes == folds.sizes
     assert FoldModels.of((), 36) is None
     assert FoldModels.of(text_fit.folds * 100, 36) is None  # of which the file could not number items
+
+
+@pytest.mark.parametrize("room", [0, 1 << 10])
+def test_errors_of_edits_do_not_depend_on_the_room_for_classifiers(fit, monkeypatch, room):
+    edited = fit.model.apply([{"edit": "join", "n_groups": fit.model.n_groups, "groups": [0, 1]}])
+    expected = steering_of(fit).measure(edited)
+    monkeypatch.setattr("bagwise.app.training.folds.MOST_BYTES", room)
+    steering = steering_of(fit)
+    assert max(fit.model.path.sizes) not in steering.folds.sizes
+    found = steering.measure(edited)
+    assert (found.error, found.standard_error) == (expected.error, expected.standard_error)
+    np.testing.assert_allclose(found.held_out.score, expected.held_out.score, rtol=2e-3, atol=2e-3)  # of float16
 
 
 def test_folds_of_some_items(text_fit):

@@ -76,8 +76,8 @@ class FoldModels:
             statistics, n_bytes = (), 0
         room, sizes = MOST_BYTES - n_bytes, list[int]()
         for size in sorted(learned[0].heads):
-            room -= sum(one.heads[size].coef.nbytes for one in learned)
-            if room < 0 and sizes:
+            room -= sum(one.heads[size].coef.nbytes + one.heads[size].intercept.nbytes for one in learned)
+            if room < 0:
                 break
             sizes.append(size)
         heads = tuple({size: one.heads[size] for size in sizes} for one in learned)

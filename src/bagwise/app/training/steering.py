@@ -81,7 +81,8 @@ class Steering:
 
     Notes
     -----
-    O(n_folds (nnz + d log d + n_items n_groups² + n_groups³)) where groups follow a classifier.
+    O(n_folds (nnz + d log d + n_items n_groups² + n_groups³)) where groups follow a classifier. The folds' classifiers of
+    all words are trained again, once, if `folds` had no room for them.
 
     Examples
     --------
@@ -203,19 +204,27 @@ class Steering:
         return two_sided(*ScoreMoments.of(sums, followed.scores).weights(mean[0]))
 
     def _follow(self, number: int, rows: Any) -> _Followed:
-        """Return the classifier of the most groups of a part as one of words, and its scores of training items."""
+        """Return the classifier of all words that a part's groups follow, and its scores of training items.
+
+        It is that of the most groups; if a fold has lost that for want of room, it is trained again.
+        """
         if number not in self._followed:
-            part = self._parts[number]
-            n = max(part.heads)
-            head, labels = part.heads[n], part.hierarchy.cut(n)
-            coef, intercept = head.coef.astype(np.float64), head.intercept.astype(np.float64)
-            if len(coef) == 2:  # the first is the negative of the second
-                coef, intercept = coef[1:], intercept[1:]
-            columns = self.original.layout.over_cells(labels, n)
-            scores = np.asarray(pool(rows, labels, n, n_cells=self.original.layout.n_cells) @ coef.T) + intercept
+            part, path, n_cells = self._parts[number], self.original.path, self.original.layout.n_cells
+            n = max(part.heads if path is None else path.sizes)
+            if n in part.heads:
+                head, labels = part.heads[n], part.hierarchy.cut(n)
+                coef, intercept = head.coef.astype(np.float64), head.intercept.astype(np.float64)
+                if len(coef) == 2:  # the first is the negative of the second
+                    coef, intercept = coef[1:], intercept[1:]
+                scores = np.asarray(pool(rows, labels, n, n_cells=n_cells) @ coef.T) + intercept
+                coef = coef[:, self.original.layout.over_cells(labels, n)]
+            else:
+                svm = make_svm(self.options).fit(rows.astype(np.float64), self.codes[part.train])
+                coef, intercept = svm.coef_, svm.intercept_
+                scores = np.asarray(rows @ coef.T) + intercept
             mass = mean_squares(rows, balanced_weights(scores))
             classes = np.arange(len(self.original.classes))
-            self._followed[number] = _Followed(Teacher(coef[:, columns], intercept, classes, mass), scores)
+            self._followed[number] = _Followed(Teacher(coef, intercept, classes, mass), scores)
         return self._followed[number]
 
 
