@@ -81,8 +81,8 @@ class Steering:
 
     Notes
     -----
-    O(n_folds (nnz + d log d + n_items n_groups² + n_groups³)) where groups follow a classifier. The folds' classifiers of
-    all words are trained again, once, if `folds` had no room for them.
+    O(n_folds (nnz + d log d + n_items n_groups² + n_groups³)) where groups follow a classifier. The folds' classifiers
+    of all words are trained again, once, if `folds` had no room for them.
 
     Examples
     --------
