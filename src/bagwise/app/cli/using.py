@@ -254,7 +254,7 @@ def with_standard_input(
     if not read.strip():
         raise BagwiseError("Standard input has no text.")
     # as other programs count lines, so that there is an answer for each
-    found = [line.removesuffix("\r") for line in read.removesuffix("\n").split("\n")] if lines else [read]
+    found = [line.removesuffix("\r") for line in read.removesuffix("\n").split("\n")] if lines else [read.strip("\r\n")]
     return others, [*texts, *found]
 
 
