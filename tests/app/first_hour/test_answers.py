@@ -315,8 +315,8 @@ def piped(given, *arguments):
 @pytest.mark.parametrize(
     ("given", "options", "texts"),
     [
-        ("hammer and drill\n", (), ["hammer and drill\n"]),
-        (LINES, (), [LINES]),
+        ("hammer and drill\n", (), ["hammer and drill"]),
+        (LINES, (), [LINES.strip()]),
         (LINES, ("--lines",), ["hammer and drill", "", "ripe pear \u2028 plum"]),  # an answer for each line
         ("größe pear".encode("cp1252"), ("--encoding", "cp1252"), ["größe pear"]),
         (LINES, ("--lines", "-t", "apple"), ["apple", "hammer and drill", "", "ripe pear \u2028 plum"]),
