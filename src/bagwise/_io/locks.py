@@ -45,10 +45,11 @@ def locked(path: str | os.PathLike[str], *, waiting: Callable[[], None] | None =
             if waiting is not None:
                 waiting()
             lock.acquire()
-    except OSError as error:
+    except (OSError, NotImplementedError) as error:  # of filelock, where a file system has no locks
+        reason = getattr(error, "strerror", None) or error
         other = in_python("save the changed one to another file", "write to another file by --out")
         raise BagwiseError(
-            f"{target} cannot be locked: {error.strerror or error}. Two programs that change it at the same time could "
+            f"{target} cannot be locked: {reason}. Two programs that change it at the same time could "
             f"undo each other's changes. Copy it to a folder that you may write to, or {other}."
         ) from error
     held.add(target)

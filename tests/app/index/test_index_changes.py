@@ -191,16 +191,19 @@ def test_changes_at_the_same_time_are_all_made(model, tmp_path):
     )
 
 
-def test_a_file_system_without_locks(model, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "error", [OSError(errno.ENOTSUP, "It is not supported"), NotImplementedError("It is not supported")]
+)
+def test_a_file_system_without_locks(model, tmp_path, monkeypatch, error):
     X, codes = rows(4, 8)
     index = ItemIndex.build(model, collection(X, codes, "item"), X)
     path = index.save(tmp_path / "one.index")
 
     def refuse(file, how):
-        raise OSError(errno.ENOTSUP, "Operation not supported")
+        raise error
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    with pytest.raises(BagwiseError, match=r"one.index cannot be locked: Operation not supported. .* another file\."):
+    with pytest.raises(BagwiseError, match=r"one.index cannot be locked: It is not supported. .* another file\."):
         change_index(path, lambda index: index.remove(["item0"]))
     index.remove(["item1"]).save(path)
     assert ItemIndex.load(path).ids == ("item0", "item2", "item3")
