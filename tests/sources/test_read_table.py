@@ -176,6 +176,7 @@ def test_rows_that_cannot_be_used_are_named(tmp_path, name, content, bad):
         ("a.csv", "text,text\na,b\n", "columns of the same name: 'text', 'text'"),
         ("a.csv", 'text,label\ngood,x\n"open,y\nnext,x\nlast,y\n', "in line 3 is not closed up to the end, line 5"),
         ("a.jsonl", "\n", "it is empty"),
+        ("a.jsonl", "{'text': 'a'}\n", "none of its lines is an object; the first: it is not JSON"),
         ("a.xlsx", "nothing", "damaged or not an archive"),
         ("a.parquet", "nothing", "not a Parquet file, or damaged"),
         ("a.sqlite", "nothing", "it is not an SQLite file"),

@@ -332,10 +332,10 @@ class FitOptions:
         "--labels",
         help="File with the labels of items: columns filename, label and, if you like, split.",
         rule=Text(),
-        details="CSV, TSV, Excel or Parquet; `id`, `file`, `path`, `image`, … are names of the first column too, "
-        "`class`, … of the second. File names are paths below the folder, or their last parts if only one item ends "
-        "so, with or without the ending. Items that are not in the file have no label, which a note counts; "
-        "contradictions are errors.",
+        details="CSV, TSV, JSON lines, Excel, Parquet or SQLite; `id`, `file`, `path`, `image`, … are names of the "
+        "first column too, `class`, … of the second. File names are paths below the folder, or their last parts if "
+        "only one item ends so, with or without the ending. Items that are not in the file have no label, which a note "
+        "counts; contradictions are errors.",
         panel=SOURCE,
         metavar="FILE",
         stage="read",

@@ -469,11 +469,11 @@ class Collection(Sequence[Item]):
         Parameters
         ----------
         labels : mapping or path
-            From each id to its label or labels, for all items. Or a CSV, TSV, Excel or Parquet file with a column of
-            names, such as ``filename`` or ``id``, and one of labels, such as ``label``; an id with several labels has
-            several rows. Names in a file are ids, or their last parts where only one item ends so, also without the
-            ending. Items that are not in the file have no label; `notes` say how many. If the file has a column
-            ``split``, items get their splits as well.
+            From each id to its label or labels, for all items. Or a CSV, TSV, JSON lines, Excel, Parquet or SQLite file
+            with a column of names, such as ``filename`` or ``id``, and one of labels, such as ``label``; an id with
+            several labels has several rows. Names in a file are ids, or their last parts where only one item ends so,
+            also without the ending. Items that are not in the file have no label; `notes` say how many. If the file has
+            a column ``split``, items get their splits as well.
 
         Returns
         -------

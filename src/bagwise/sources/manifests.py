@@ -253,8 +253,7 @@ def write_manifest(
     collection : Collection
         Of images, texts or videos: in folders, in tar files that are not compressed, or from another manifest.
     path : path or URL
-        Ends in ``.csv``, ``.tsv``, ``.jsonl`` or ``.parquet``, which needs ``bagwise[app]`` and is the best for many
-        items: its rows are read when they are asked for.
+        Ends in ``.csv``, ``.tsv``, ``.jsonl`` or ``.parquet``, which is the best for many items.
     storage_options : mapping, default=None
         See `bagwise.open_collection`.
     raw : bool, default=False

@@ -88,6 +88,7 @@ _LINES = ".txt"
 _STEPS = 100_000
 # The first bytes of a journal of SQLite by which changes that were not finished are taken back.
 _JOURNAL = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
+_OBJECT = re.compile(rb"\s*\{\s*[\"}]")
 _LIST = re.compile(rb"\s*\[\s*\{")
 _SURROGATE = re.compile("[\udc80-\udcff]")
 # What openpyxl raises for files that are not what they should be.
@@ -364,9 +365,9 @@ def _content_of(file: Content, limits: Limits, most: int | None = None) -> bytes
 
 def _format_of(content: bytes) -> str:
     """Return the ending of files with this content: objects of JSON, a sheet, fields between separators, or lines."""
-    if content.startswith(b"PK"):
+    if content.startswith(b"PK\3\4"):
         return ".xlsx"
-    if content.lstrip()[:1] == b"{":
+    if _OBJECT.match(content):
         return ".jsonl"
     if _LIST.match(content):
         raise BagwiseError("it is a list of JSON objects. Write one object in each line of a .jsonl file")
@@ -380,7 +381,8 @@ def _format_of(content: bytes) -> str:
 
 def _lines(text: bytes, encoding: str, notes: Sequence[str], limits: Limits) -> Table:
     """Return the lines of a file that are not empty as the column text."""
-    lines = [line for line in text.decode("utf-8", "surrogateescape").splitlines() if line.strip()]
+    whole = text.decode("utf-8", "surrogateescape").replace("\r\n", "\n").replace("\r", "\n")
+    lines = [line for line in whole.split("\n") if line.strip()]  # splitlines() would end them elsewhere, too
     limits.check("rows", len(lines), f"it has {len(lines):,} lines")
     wrong = {k: str(undecodable(line, encoding)) for k, line in enumerate(lines) if _SURROGATE.search(line)}
     good = [k for k in range(len(lines)) if k not in wrong]
@@ -584,8 +586,8 @@ def _read_json(text: bytes, encoding: str, notes: Sequence[str], limits: Limits)
         limits.check("columns", len(columns), f"its records have {len(columns):,} different fields")
         n_bytes = 8 * len(columns) * len(numbers)
         limits.check("table_bytes", n_bytes, f"its fields take {readable_size(n_bytes)} and more")
-    if not numbers and not bad:
-        raise BagwiseError("it is empty")
+    if not numbers:
+        raise BagwiseError(f"none of its lines is an object; the first: {bad[0][1]}" if bad else "it is empty")
     found = {name: column_of_values(values) for name, (_, values) in columns.items()}
     unread = {name: "objects or lists of lists" for name, column in found.items() if column is None}
     filled = {

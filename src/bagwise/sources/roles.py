@@ -118,7 +118,7 @@ def assign_roles(
 def _chosen_column(wanted: str, names: Sequence[str]) -> str:
     name = column_of(wanted, names)
     if name is None:
-        numbered = list(names) == [str(k + 1) for k in range(len(names))]
+        numbered = bool(names) and list(names) == [str(k + 1) for k in range(len(names))]
         how = f", numbers; {in_python('header=True', '--header')} takes the first line for names" if numbered else ""
         raise BagwiseError(f"there is no column {cut_name(wanted)!r}; there are {shortened(names)}{how}")
     return name
