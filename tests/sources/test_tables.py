@@ -115,6 +115,12 @@ def test_train_and_test_arrays(tmp_path):
     assert test.ids == ["test:0", "test:1"]
 
 
+def test_labels_of_arrays_that_are_missing_or_bytes(tmp_path):
+    for labels, expected in (([1.0, np.nan, 2.5], ["1", None, "2.5"]), (["né".encode(), b"b", b""], ["né", "b", None])):
+        np.savez(tmp_path / "a.npz", X=X[:3], y=labels)
+        assert [item.label for item in open_collection(tmp_path / "a.npz")] == expected
+
+
 def test_python_objects_are_never_loaded(tmp_path):
     class Evil:
         def __reduce__(self):
@@ -145,6 +151,7 @@ def test_arrays_that_cannot_be_used(tmp_path):
         ({"X": X, "y": Y[:2]}, {}, r"it has 4 rows but 2 labels"),
         ({"X": X[0]}, {}, r"array 'X' has shape \(3,\); a table has a row per item"),
         ({"X": X, "y": X}, {}, r"labels have shape \(4, 3\)"),
+        ({"X_train": X, "y_train": Y, "X_val": X}, {}, r"array 'X_val' has no labels beside it, such as 'y_val'"),
         ({"X": X.astype(complex)}, {}, r"its numbers are complex128"),
         ({"X": X[:0]}, {}, r"it has 0 rows and 3 columns"),
         (

@@ -20,6 +20,7 @@ from bagwise._utils.memory import readable_size
 from bagwise.errors import BagwiseError, in_python
 from bagwise.sources.archives import list_archive
 from bagwise.sources.columns import RawTable, Reading, optional_columns, shortened
+from bagwise.sources.item_tables import from_bytes
 from bagwise.sources.limits import Limits, check_size
 
 __all__ = ["READERS", "as_csr", "check_shape", "strings_of"]
@@ -125,7 +126,11 @@ def _npz_splits(names: Sequence[str]) -> list[tuple[str, str, str]]:
     by_lower = {name.lower(): name for name in names}
     splits = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
     found = [(split, by_lower.get(f"x_{name}"), by_lower.get(f"y_{name}")) for name, split in splits.items()]
-    return [(split, x, y) for split, x, y in found if x and y]
+    complete = [(split, x, y) for split, x, y in found if x and y]
+    alone = [x for _, x, y in found if x and not y]
+    if complete and alone:
+        raise BagwiseError(f"array {alone[0]!r} has no labels beside it, such as 'y{alone[0][1:]}'. Add or remove it.")
+    return complete
 
 
 def _join(tables: list[tuple[str, Any, list[str]]]) -> RawTable:
@@ -150,12 +155,17 @@ def _matrix(array: Any, name: str) -> Any:
 
 
 def strings_of(values: Any) -> list[str]:
-    """Write labels as strings; whole numbers without a point."""
+    """Write labels as strings: whole numbers without a point, bytes as UTF-8; NaN is an empty one."""
     array = np.asarray(values)
     if array.ndim != 1:
         raise BagwiseError(f"labels have shape {array.shape}; expected one per row.")
     if array.dtype.kind == "f":
-        return [str(int(value)) if value.is_integer() else f"{value:.17g}" for value in array.tolist()]
+        return [
+            "" if value != value else str(int(value)) if value.is_integer() else f"{value:.17g}"
+            for value in array.tolist()
+        ]
+    if array.dtype.kind == "S":
+        return [from_bytes(value) for value in array.tolist()]
     return [str(value) for value in array.tolist()]
 
 
