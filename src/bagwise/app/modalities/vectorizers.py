@@ -40,7 +40,6 @@ __all__ = [
 # Called with the name of a step, the number of items done, and the number of all items (0: unknown).
 Progress = Callable[[str, int, int], None]
 
-_BATCH_SIZE = 32
 _MOST_VALUES = 1 << 22  # of sparse histograms that are dense at a time
 
 
