@@ -1,5 +1,8 @@
 """Fits whose histograms stay in partitions: sums over all items give what a fit in memory gives."""
 
+from itertools import pairwise
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -8,11 +11,13 @@ from sklearn.svm import LinearSVC
 import bagwise.app.training.rows
 from bagwise import merge_words
 from bagwise.app import FitOptions, fit_report_data, run_fit
-from bagwise.app.training.rows import add_scatters, deal_items
+from bagwise.app.index.building import index_of_parted_fit
+from bagwise.app.training.rows import add_scatters, deal_items, sample_items
 from bagwise.distributed.executors import LocalExecutor, executor_of
 from bagwise.distributed.linear import fit_svm
 from bagwise.merging.criteria import resolve_criterion
 from bagwise.merging.engine import Engine
+from bagwise.sources import Collection
 from helpers import laplacian, topic_counts
 from small_sources import write_image_folder, write_records, write_table
 
@@ -106,6 +111,32 @@ def test_samples_do_not_depend_on_partitions(tmp_path):
     data = fit_report_data(one)
     assert any("a sample of" in note for note in one.notes)
     assert data is not None
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+@pytest.mark.parametrize("n_items", [3, 60, 1000])
+def test_samples_have_enough_items_however_small_the_limit(n_items, labelled):
+    ids, counted = [f"item {k}" for k in range(n_items)], SimpleNamespace(n_bytes=[n_items << 10], samples={})
+    codes = np.arange(n_items) % 2 if labelled else None
+    found = [sample_items(ids, codes, counted, FitOptions(memory_limit=limit)) for limit in ("1B", "100KB", "1MB")]
+    for few, more in pairwise(found):
+        assert set(few) <= set(more)
+    assert min(n_items, 50) <= len(found[0]) <= 300
+
+
+@pytest.mark.parametrize("criterion", ["aib", "classifier"])
+def test_edits_keep_classifiers_of_all_items(criterion, tmp_path):
+    X, y = topic_counts(np.random.default_rng(0), 400, 30)
+    rows = Collection.from_matrix(X, [f"row{k}" for k in range(len(X))], [(f"c{k}",) for k in y])
+    options = FitOptions(criterion=criterion, n_groups=6, folds=3, memory_limit="2KB", partition=100)
+    fit = run_fit(rows, options)
+    assert len(fit.codes) < 400
+    index = index_of_parted_fit(fit, None, tmp_path / "rows.index", options)
+    edit = {"edit": "join", "n_groups": 6, "groups": [0, 1]}
+    edited, derived = index.apply([edit]), index.model.apply([edit])
+    assert (edited.model.heads[5] == derived.heads[5]) == (criterion == "aib")
+    measured = edited.steering().measure(edited.model)
+    np.testing.assert_array_equal(edited.answers.rows[5].score[index.folds.tested], measured.held_out.score)
 
 
 def test_clusters_of_a_sample_are_summed_over_all_items(tmp_path):

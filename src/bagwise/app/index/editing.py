@@ -124,8 +124,14 @@ def with_edited_model(
 
 
 def with_head_of(found: Measured | None, model: Model) -> Model:
-    """Return a model with the classifier that was trained for its groups in place of a derived one, if there is one."""
-    derived = model.provenance.get("derived_head")
+    """Return a model with the classifier that was trained for its groups in place of a derived one, if there is one.
+
+    One that was trained on labels of a sample only does not take the place of one derived from that of all items.
+    """
+    told, follows = model.provenance, model.options.get("criterion") == "classifier"
+    derived, of_sample = told.get("derived_head"), told.get("n_sampled", told.get("n_items")) != told.get("n_items")
+    if of_sample and not follows:
+        return model
     if isinstance(found, Steered) and derived is not None and derived["n_groups"] == model.n_groups:
         return found.put_into(model)
     return model

@@ -61,15 +61,18 @@ def exceeds(counted: CountedParts, options: FitOptions) -> bool:
 def sample_items(ids: Sequence[str], codes: Any, counted: CountedParts, options: FitOptions) -> NDArray[np.intp]:
     """Choose items whose histograms fit into this process, by hashes of their ids: the same for any partitions.
 
-    Of each class there are about 100 or more, if there are as many. Items with samples of descriptors belong to it.
+    Of each class, or of all items without classes, there are about 100 or more, if there are as many; of all, at least
+    two. Items with samples of descriptors belong to it.
     """
     assert options.memory_limit is not None  # or there would be no sample
     limit = parse_size(options.memory_limit)
     share = np.full(len(ids), min(1.0, limit / max(sum(counted.n_bytes), 1)))
-    if codes is not None:
-        sizes = np.maximum(np.bincount(codes), 1)
-        share = np.maximum(share, np.minimum(1.0, _LEAST_OF_CLASS / sizes)[codes])
-    chosen = (hash_names(ids, options.random_state) >> np.uint64(11)) * 2.0**-53 < share
+    codes = np.zeros(len(ids), np.int64) if codes is None else codes
+    sizes = np.maximum(np.bincount(codes), 1)
+    share = np.maximum(share, np.minimum(1.0, _LEAST_OF_CLASS / sizes)[codes])
+    places = (hash_names(ids, options.random_state) >> np.uint64(11)) * 2.0**-53
+    chosen = places < share
+    chosen[np.argsort(places, kind="stable")[:2]] = True
     chosen[list(counted.samples)] = True
     return np.flatnonzero(chosen)
 
