@@ -395,6 +395,9 @@ def test_fit_model_returns_the_model_of_a_fit(image_folder, tmp_path):
     for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
         assert other == model
         assert other.fit_ is None  # training data do not belong into files
+    for other in (copy.copy(model.fit_), pickle.loads(pickle.dumps(model.fit_))):
+        assert other.model == model
+        np.testing.assert_array_equal(other.held_out, model.fit_.held_out)
     loaded = Model.load(model.save(tmp_path / "m.bagwise"))
     assert loaded == model
     with pytest.raises(BagwiseError, match="A report needs the items of the fit"):

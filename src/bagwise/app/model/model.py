@@ -132,7 +132,8 @@ class Model(SmallForms, ModelViews):
     ----------
     fit_ : Fit or None
         Of a model that `fit_model` returned: training data, predictions of cross-validation, test split, timings and
-        notes. Neither saved nor pickled.
+        notes. Neither saved nor pickled. It refers to the model in turn, so that the training data of a model that is
+        no longer used are let go when Python's garbage collector runs.
 
     See Also
     --------
@@ -232,8 +233,14 @@ class Model(SmallForms, ModelViews):
         check_edits(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        # of copies and pickles: the groups of words depend on `n_groups`, which copies change; `Fit` is pickled as None
-        return {name: value for name, value in self.__dict__.items() if name != "lookup"}
+        # of pickles: training data, and credentials of their storage, do not belong into files of models
+        return copy.copy(self).__dict__ | {"fit_": None}
+
+    def __copy__(self) -> Model:
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other.__dict__.pop("lookup", None)  # it depends on `n_groups`, which copies change
+        return other
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters of the model by name."""

@@ -85,10 +85,6 @@ class Fit:
         """Predictions of cross-validation at each size of ``model.path``, as indices into ``model.classes``."""
         return None if self.held_out_top is None else self.held_out_top.predicted.astype(np.int64)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        # None: training data, and credentials of their storage, do not belong into files
-        return type(None), ()
-
     def report(self, path: str | os.PathLike[str], model: Model | None = None) -> Path:
         """Write the report of the fit, at the groups of a model that was cut from its model; see `Model.report`."""
         from bagwise.app.report import write_report
