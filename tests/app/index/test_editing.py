@@ -5,8 +5,8 @@ import shutil
 import numpy as np
 import pytest
 
-from bagwise import BagwiseError
-from bagwise.app import FitOptions, ItemIndex, run_fit
+from bagwise import BagwiseError, open_collection
+from bagwise.app import FitOptions, ItemIndex, fit_model, run_fit
 from bagwise.app.explorer import open_workspace
 from bagwise.app.index.item_index import index_of_fit
 from small_sources import write_text_folder
@@ -76,6 +76,19 @@ def test_answers_are_those_of_the_model_that_explains_them(path):
         assert np.array_equal(linked.model.lookup, index.model.lookup)
         measured = linked.steering().measure(linked.model)  # folds make the link in groups of their own
         np.testing.assert_array_equal(linked.answers.rows[5].score, measured.held_out.score)
+
+
+def test_undo_of_edits_before_the_index_was_made_answers_by_the_model(path):
+    rows = open_collection(path.parent / "texts")
+    model = fit_model(rows, n_groups=6, folds=0, criterion="aib")
+    histograms = model.histograms(rows)
+    fresh = ItemIndex.build(model, rows, histograms).answers
+    for groups in ([0, 1], [0, 2], [3, 5]):
+        edited = model.apply([{"edit": "join", "n_groups": 6, "groups": groups}])
+        answers = ItemIndex.build(edited, rows, histograms).undo().answers
+        assert 6 in answers.sizes
+        for n, found in answers.rows.items():
+            np.testing.assert_array_equal(found.score, fresh.rows[n].score)
 
 
 def test_without_folds_there_are_no_held_out_answers_for_edited_groups(path):

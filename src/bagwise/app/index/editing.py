@@ -102,8 +102,8 @@ def with_edited_model(
     if answers is None:
         return changed
     original = answers.unedited if index.model.edits else answers
-    if not model.edits:
-        return changed if original is None else replace(changed, answers=original)
+    if not model.edits and original is not None:
+        return replace(changed, answers=original)
     before = {} if original is None else _same_groups(unedited_model(model), model, original)
     n, held_out = model.n_groups, answers.origins == HELD_OUT
     steered = found if isinstance(found, Steered) and index.folds is not None else None
