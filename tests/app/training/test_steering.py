@@ -1,5 +1,6 @@
 """Errors and classifiers of edited groups: slow oracles fit everything by the training items of each fold."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import permutations
 
@@ -340,6 +341,17 @@ def test_errors_of_edits_do_not_depend_on_the_room_for_classifiers(fit, monkeypa
     found = steering.measure(edited)
     assert (found.error, found.standard_error) == (expected.error, expected.standard_error)
     np.testing.assert_allclose(found.held_out.score, expected.held_out.score, rtol=2e-3, atol=2e-3)  # of float16
+
+
+def test_threads_measure_the_same_groups_once(text_fit, monkeypatch):
+    steering, calls = steering_of(text_fit), []
+    measure = steering._measure
+    monkeypatch.setattr(steering, "_measure", lambda model: calls.append(model) or measure(model))
+    edited = text_fit.model.apply([{"edit": "join", "n_groups": 6, "groups": [0, 1]}])
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: steering.measure(edited), range(4)))
+    assert len(calls) == 1
+    assert all(one is found[0] for one in found)
 
 
 def test_folds_of_some_items(text_fit):

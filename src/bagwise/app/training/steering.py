@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -119,6 +120,7 @@ class Steering:
         self._edits = FoldEdits(model, list(zip(folds.hierarchies, statistics, strict=True)))
         self._followed: dict[int, _Followed] = {}
         self._measured: OrderedDict[bytes, Steered] = OrderedDict()
+        self._lock = threading.Lock()
 
     def protocol(self, model: Model, left_out: int = 0) -> str:
         """Say how errors of a model are estimated."""
@@ -139,9 +141,10 @@ class Steering:
         # folds make the edits in groups of their own, which may differ where those of the model do not
         edits = json.dumps([edit for edit in model.edits if edit["edit"] != "rename"], sort_keys=True)
         key = hashlib.blake2b(model.lookup.tobytes() + edits.encode(), digest_size=16).digest()
-        self._measured[key] = found = self._measured.pop(key, None) or self._measure(model)
-        if len(self._measured) > _KEPT:
-            self._measured.popitem(last=False)
+        with self._lock:  # the editor of an explorer and its requests measure in threads of their own
+            self._measured[key] = found = self._measured.pop(key, None) or self._measure(model)
+            if len(self._measured) > _KEPT:
+                self._measured.popitem(last=False)
         return found
 
     def answered_by(self, model: Model, item: int) -> Model:
