@@ -320,7 +320,7 @@ def test_headers_of_many_values_are_refused_before_these_are_made(part, tmp_path
     with bounded():
         assert kind_of(tmp_path / "a.topics") is None
     (tmp_path / "a.jsonl").write_bytes(b'{"text": ' + text + b"}\n")
-    with bounded(), pytest.raises(BagwiseError, match="cannot be used: none of the columns"):
+    with bounded(), pytest.raises(BagwiseError, match="cannot be used: none of its lines is an object"):
         open_collection(tmp_path / "a.jsonl", modality="records")
 
 
