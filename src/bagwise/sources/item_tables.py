@@ -177,6 +177,8 @@ def as_array(column: Any) -> Any:
     """Return a column of a table as an array."""
     if not hasattr(column, "chunks"):
         return column
+    if column.num_chunks == 0:  # codes of nothing cannot be combined
+        return arrow().nulls(0, column.type)
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 

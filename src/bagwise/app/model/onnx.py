@@ -290,6 +290,7 @@ class _Graph:
         for node in model.graph.node:
             node.input[:] = [value if name == given else prefix + name for name in node.input]
             node.output[:] = [prefix + name for name in node.output]
+            node.name = node.output[0]  # its own: ONNX Runtime names what it makes of nodes after them
             self._nodes.append(node)
         return prefix + output
 
@@ -297,7 +298,7 @@ class _Graph:
         """Declare a value as an output."""
         number = getattr(self._onnx.TensorProto, kind)
         self._outputs.append(self._onnx.helper.make_tensor_value_info(name, number, shape))
-        self._nodes.append(self._onnx.helper.make_node("Identity", [value], [name]))
+        self._nodes.append(self._onnx.helper.make_node("Identity", [value], [name], name=name))
 
     def constant(self, array: Any) -> str:
         """Add an array of float32 or int64."""
@@ -308,13 +309,13 @@ class _Graph:
     def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
         """Add a node with one output, and return the name of the output."""
         name = f"{operator.lower()}_{len(self._nodes)}"
-        self._nodes.append(self._onnx.helper.make_node(operator, inputs, [name], **attributes))
+        self._nodes.append(self._onnx.helper.make_node(operator, inputs, [name], name=name, **attributes))
         return name
 
     def add_several(self, operator: str, n: int, *inputs: str, **attributes: Any) -> list[str]:
         """Add a node with n outputs, and return their names."""
         names = [f"{operator.lower()}_{len(self._nodes)}_{k}" for k in range(n)]
-        self._nodes.append(self._onnx.helper.make_node(operator, inputs, names, **attributes))
+        self._nodes.append(self._onnx.helper.make_node(operator, inputs, names, name=names[0], **attributes))
         return names
 
     def cast(self, value: str, kind: str) -> str:
