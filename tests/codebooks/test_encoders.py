@@ -9,11 +9,11 @@ from PIL import Image
 from sklearn.base import clone
 from sklearn.decomposition import sparse_encode
 from sklearn.exceptions import ConvergenceWarning
-from threadpoolctl import threadpool_info, threadpool_limits
+from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limits
 
 from bagwise import BagOfFeatures, Bags, BagwiseError, Model, runtime
 from bagwise._utils.records import Number, parameter
-from bagwise._utils.threads import one_blas_thread
+from bagwise._utils.threads import WhileAny
 from bagwise.codebooks import FewEncoder, LocalizedEncoder, SoftEncoder, SparseEncoder, assign_words, encode_bags
 from bagwise.codebooks import _kernels as kernels
 from bagwise.codebooks import distances as distances_module
@@ -75,7 +75,8 @@ def test_threads_of_blas_are_given_back_however_calls_overlap():
     def limits():
         return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
 
-    one_thread = type(one_blas_thread)()  # looks for libraries anew: tests before this one may have loaded others
+    # looks for libraries anew: tests before this one may have loaded others
+    one_thread = WhileAny(lambda: ThreadpoolController().limit(limits=1, user_api="blas"))
     with threadpool_limits(2, "blas"):
         before = limits()
         first, second = one_thread(), one_thread()

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import lru_cache, wraps
 from threading import Lock
 from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["cached_once", "map_in_order", "number_of_threads", "one_blas_thread", "run_over_ranges"]
+__all__ = ["WhileAny", "cached_once", "map_in_order", "number_of_threads", "one_blas_thread", "run_over_ranges"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -35,34 +35,45 @@ def number_of_threads(n_jobs: int | None) -> int:
     return effective_n_jobs(n_jobs)
 
 
-class _OneThread:
-    """Limits BLAS to one thread in the whole process, while any thread is inside of the block."""
+class WhileAny:
+    """A setting of the whole process that holds while any thread is inside of the block.
 
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._n_inside = 0
-        self._controller: ThreadpoolController | None = None  # looking for libraries takes a while: once is enough
-        self._limiter: Any = None
+    `setting` returns a context. The first thread that comes enters it, the last one that goes leaves it: otherwise one
+    would restore what another has set.
+
+    >>> from contextlib import nullcontext
+    >>> quiet = WhileAny(nullcontext)
+    >>> with quiet(), quiet():
+    ...     pass
+    """
+
+    def __init__(self, setting: Callable[[], AbstractContextManager[Any]]) -> None:
+        self._setting, self._entered = setting, ExitStack()
+        self._lock, self._n_inside = Lock(), 0
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
         with self._lock:
             if self._n_inside == 0:
-                self._controller = self._controller or ThreadpoolController()
-                self._limiter = self._controller.limit(limits=1, user_api="blas")
+                self._entered.enter_context(self._setting())
             self._n_inside += 1
         try:
             yield
         finally:
             with self._lock:
                 self._n_inside -= 1
-                if self._n_inside == 0:  # only the last restores, or it would be the limit of another block
-                    self._limiter.restore_original_limits()
+                if self._n_inside == 0:
+                    self._entered.close()
+
+
+@lru_cache(1)  # looking for libraries takes a while
+def _libraries() -> ThreadpoolController:
+    return ThreadpoolController()
 
 
 # Matrix products run on the calling thread, while our threads work on different blocks: results do not depend on the
 # number of threads, and threads of BLAS do not wait for each other on a busy machine.
-one_blas_thread = _OneThread()
+one_blas_thread = WhileAny(lambda: _libraries().limit(limits=1, user_api="blas"))
 
 
 def run_over_ranges(function: Callable[[int, int], object], total: int, n_threads: int, size: int = 256) -> None:

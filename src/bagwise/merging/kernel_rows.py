@@ -22,10 +22,12 @@ from bagwise.merging.structures import BetweenClasses, Combination, GraphLaplaci
 
 __all__ = ["KernelRows", "KernelTraces"]
 
-
 # Temporary arrays hold about this many numbers.
 _BLOCK_NUMBERS = 2**18
+# Values of merged words are computed in blocks of this many numbers.
+_MERGED_NUMBERS = 2**21
 Values = NDArray[np.float64]  # words x samples
+Traces = Callable[[Values], Sequence[NDArray[np.float64]]]
 
 
 class KernelTraces:
@@ -112,11 +114,6 @@ def _edges(structure: GraphLaplacian | Residuals) -> tuple[NDArray[np.intp], NDA
     form: Any = structure.rows.T @ structure.rows if isinstance(structure, Residuals) else structure.form()
     upper = sp.coo_array(sp.triu(sp.coo_array(form), k=1))
     return upper.row, upper.col, -upper.data
-
-
-# Values of merged words are computed in blocks of this many numbers.
-_MERGED_NUMBERS = 2**21
-Traces = Callable[[NDArray[np.float64]], Sequence[NDArray[np.float64]]]
 
 
 class KernelRows(DenseRows):

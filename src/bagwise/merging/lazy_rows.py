@@ -21,6 +21,28 @@ from bagwise.merging.structures import Factor, Structure
 __all__ = ["KeptRows", "LazyRows", "make_product"]
 
 
+# Up to this rank a product is summed term by term, so that equal words get equal entries; beyond, by BLAS.
+_LOW_RANK = 64
+# Rows that one thread computes at a time when all rows are computed.
+_ROWS = 8
+# Rows that take more additions than this are computed in parts by several threads. There are as many parts whatever
+# the number of threads, so that the result does not depend on it.
+_HEAVY = 500_000
+_PARTS = 4
+# A row is cached if computing it takes this many times the additions of a pass over it.
+_WORTH_KEEPING = 2
+# Size in bytes of the blocks of rows of A, and of B, in which all rows are scanned; at least this many rows.
+_BLOCK_BYTES = 2**25
+_BLOCK_ROWS = 8
+# Sums of r products have errors of about √r units in the last place; the tolerance is this many times that.
+_SAFETY = 8
+# Of each non-zero: its value and its index, by rows and by columns.
+_BYTES_A_NON_ZERO = 2 * (8 + 4)
+# Dense data with a smaller fraction of non-zeros than this are made sparse: they take less memory then, and computing
+# a row takes the square of the fraction in additions. BLAS is about 7 times as fast on data that are filled.
+_FILLED = 1 / 3
+
+
 class KeptRows:
     """A cache of rows within a memory budget of `n_bytes`, by the GreedyDual rule.
 
@@ -122,18 +144,6 @@ class KeptRows:
     def _bring_up_to_date(self, slot: int) -> None:
         kernels.replay(self._rows[slot], self._merges[self._seen[slot] : self._n_merges])
         self._seen[slot] = self._n_merges
-
-
-# Up to this rank a product is summed term by term, so that equal words get equal entries; beyond, by BLAS.
-_LOW_RANK = 64
-# Rows that one thread computes at a time when all rows are computed.
-_ROWS = 8
-# Rows that take more additions than this are computed in parts by several threads. There are as many parts whatever
-# the number of threads, so that the result does not depend on it.
-_HEAVY = 500_000
-_PARTS = 4
-# A row is cached if computing it takes this many times the additions of a pass over it.
-_WORTH_KEEPING = 2
 
 
 class DenseProduct:
@@ -344,18 +354,6 @@ Product = DenseProduct | SparseProduct
 def make_product(factor: Factor, n_threads: int = 1) -> Product:
     """Make the product of dense or of sparse factors."""
     return SparseProduct(factor, n_threads) if sp.issparse(factor.right) else DenseProduct(factor)
-
-
-# Size in bytes of the blocks of rows of A, and of B, in which all rows are scanned; at least this many rows.
-_BLOCK_BYTES = 2**25
-_BLOCK_ROWS = 8
-# Sums of r products have errors of about √r units in the last place; the tolerance is this many times that.
-_SAFETY = 8
-# Of each non-zero: its value and its index, by rows and by columns.
-_BYTES_A_NON_ZERO = 2 * (8 + 4)
-# Dense data with a smaller fraction of non-zeros than this are made sparse: they take less memory then, and computing
-# a row takes the square of the fraction in additions. BLAS is about 7 times as fast on data that are filled.
-_FILLED = 1 / 3
 
 
 class LazyRows:

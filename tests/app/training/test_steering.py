@@ -18,7 +18,7 @@ from bagwise.app import FitOptions, ItemIndex, run_fit
 from bagwise.app.index.index_files import FILE, index_to_parts
 from bagwise.app.index.index_words import IndexedWords
 from bagwise.app.index.item_index import index_of_fit
-from bagwise.app.training.folds import FoldModels, fold_model
+from bagwise.app.training.folds import FoldModels, fold_model, unkept_note
 from bagwise.app.training.item_answers import TopClasses
 from bagwise.app.training.steering import Steering
 from bagwise.merging.refining import merge_refined
@@ -283,7 +283,7 @@ def test_folds_in_a_file_are_those_of_the_fit(fit, tmp_path):
     assert len(folds) == fit.model.options["folds"]
     assert folds.sizes == fit.model.path.sizes
     assert folds.complete
-    assert folds.note(fit.model) is None
+    assert unkept_note(fit.folds, fit.model.path) is None
     for k, fold in enumerate(fit.folds):
         assert np.flatnonzero(folds.of_item == k).tolist() == fold.test.tolist()
         np.testing.assert_array_equal(folds.hierarchies[k].merges, fold.learned.hierarchy.merges)
@@ -323,12 +323,14 @@ def test_classifiers_of_the_most_groups_are_left_out_where_there_is_no_room(text
         monkeypatch.setattr("bagwise.app.training.folds.MOST_BYTES", room)
         folds = FoldModels.of(text_fit.folds, 36)
         assert (folds.sizes, bool(folds.statistics)) == (sizes[:n_sizes], kept)
-        note = folds.note(text_fit.model)
+        note = unkept_note(text_fit.folds, text_fit.model.path)
         assert (note is None) if n_sizes == len(sizes) else f"at {sizes[n_sizes]} groups and more" in note
         index = replace(index_of_fit(text_fit, None, text_fit.data.collection, FitOptions()), folds=folds)
         assert ItemIndex.load(index.save(tmp_path / "one.index")).folds.sizes == folds.sizes
     assert FoldModels.of((), 36) is None
-    assert FoldModels.of(text_fit.folds * 100, 36) is None  # of which the file could not number items
+    many = text_fit.folds * 100
+    assert FoldModels.of(many, 36) is None  # of which the file could not number items
+    assert f"up to 255 folds, not of {len(many)}" in unkept_note(many, text_fit.model.path)
 
 
 @pytest.mark.parametrize("room", [0, 1 << 10])

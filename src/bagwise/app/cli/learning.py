@@ -290,6 +290,7 @@ def run_fit(
     if outputs.index is not None:
         from bagwise.app.index.building import index_of_parted_fit
         from bagwise.app.index.item_index import index_of_fit
+        from bagwise.app.training.folds import unkept_note
 
         if fitted.data.rows is not None:
             index_of_parted_fit(fitted, evaluation, outputs.index, options)
@@ -298,8 +299,9 @@ def run_fit(
         else:
             index = index_of_fit(fitted, evaluation, source, options)
             with_map(session, index, map_method).save(outputs.index)
-            if index.folds is not None and (missing := index.folds.note(index.model)) is not None:
-                session.note(missing)
+        unkept = unkept_note(fitted.folds, fitted.model.path)
+        if unkept is not None:
+            session.note(unkept)
         session.wrote(outputs.index, "index")
     if outputs.report is not None or outputs.markdown is not None:
         from bagwise.app import fit_report_data

@@ -19,9 +19,10 @@ from bagwise.merging.group_statistics import GroupStatistics, base_size
 from bagwise.merging.hierarchy import Hierarchy
 
 if TYPE_CHECKING:
+    from bagwise.app.model import PathErrors
     from bagwise.app.training.validating import Fold
 
-__all__ = ["FOLD_TENSORS", "NO_FOLD", "FoldModels", "fold_model"]
+__all__ = ["FOLD_TENSORS", "NO_FOLD", "FoldModels", "fold_model", "unkept_note"]
 
 NO_FOLD = 255
 # Classifiers and statistics that are kept, of all folds together; hierarchies take 4 or 8 bytes a word and fold more.
@@ -100,15 +101,6 @@ class FoldModels:
     def complete(self) -> bool:
         """Whether all items that were cross-validated are there."""
         return int(self.tested.sum()) == self.n_items
-
-    def note(self, model: Model) -> str | None:
-        """Say what there was no room for; None if all is there."""
-        if model.path is None or (missing := sorted({*model.path.sizes} - {*self.sizes})) == []:
-            return None
-        return (
-            f"Classifiers of the folds at {missing[0]:,} groups and more would take over {readable_size(MOST_BYTES)} "
-            "and are not kept: answers there are explained by the final model, which was trained on all items."
-        )
 
     def model(self, model: Model, item: int, n_groups: int) -> Model | None:
         """Return the model of the fold that tested an item; None if there is none for this number of groups.
@@ -194,6 +186,25 @@ class FoldModels:
         return cls(tuple(hierarchies), tuple(heads), tuple(statistics), folds, header["n_items"])
 
 
+def unkept_note(folds: Sequence[Fold], path: PathErrors | None) -> str | None:
+    """Say what of the folds of a fit an index has no room for; None if it keeps all."""
+    if not folds or path is None:
+        return None
+    kept = FoldModels.of(folds, sum(len(one.test) for one in folds))
+    if kept is None:
+        return (
+            f"An index keeps the models of up to {NO_FOLD} folds, not of {len(folds)}: held-out answers are explained "
+            "by the final model, which was trained on all items, and edits of groups are measured with such items."
+        )
+    missing = sorted({*path.sizes} - {*kept.sizes})
+    if not missing:
+        return None
+    return (
+        f"Classifiers of the folds at {missing[0]:,} groups and more would take over {readable_size(MOST_BYTES)} "
+        "and are not kept: answers there are explained by the final model, which was trained on all items."
+    )
+
+
 def _counts(given: Any, most: int) -> bool:
     """Whether a value of a header is a list of whole numbers from 0."""
     return isinstance(given, list) and all(type(one) is int and 0 <= one <= most for one in given)
@@ -202,7 +213,6 @@ def _counts(given: Any, most: int) -> bool:
 def fold_model(model: Model, hierarchy: Hierarchy, n_groups: int, head: Head) -> Model:
     """Return the model that a fold has learned: the words of another one, without edits, and groups of its own."""
     other = copy.copy(unedited_model(model))
-    other.__dict__.pop("lookup", None)
     told = {name: value for name, value in other.provenance.items() if name != "derived_head"}
     other._set(hierarchy=hierarchy, n_groups=n_groups, heads={n_groups: head}, provenance=told)
     other._set(calibration={}, path=None, given_names={}, group_statistics=None, fit_=None)

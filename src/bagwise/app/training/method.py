@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 from bagwise._utils.text import percent
-from bagwise._utils.threads import one_blas_thread
+from bagwise._utils.threads import WhileAny, one_blas_thread
 from bagwise.app.modalities import MODALITIES
 from bagwise.app.modalities.vectorizers import Progress, no_progress
 from bagwise.app.model import Head
@@ -283,6 +282,16 @@ def folds_of(codes: NDArray[np.int64], options: FitOptions) -> list[tuple[NDArra
 
 
 @contextmanager
+def _ignoring_svms() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        yield
+
+
+_quiet = WhileAny(_ignoring_svms)
+
+
+@contextmanager
 def fitting_svms() -> Iterator[None]:
     """Fit SVMs on one thread of BLAS, so that results do not depend on the number of threads.
 
@@ -290,34 +299,6 @@ def fitting_svms() -> Iterator[None]:
     """
     with one_blas_thread(), _quiet():
         yield
-
-
-class _Quiet:
-    """Ignores SVMs that do not converge, while any thread is inside of the block."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._n_inside = 0
-        self._caught = warnings.catch_warnings()
-
-    @contextmanager
-    def __call__(self) -> Iterator[None]:
-        with self._lock:
-            if self._n_inside == 0:
-                self._caught = warnings.catch_warnings()
-                self._caught.__enter__()
-                warnings.simplefilter("ignore", ConvergenceWarning)
-            self._n_inside += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._n_inside -= 1
-                if self._n_inside == 0:
-                    self._caught.__exit__(None, None, None)
-
-
-_quiet = _Quiet()
 
 
 @dataclass(frozen=True)
