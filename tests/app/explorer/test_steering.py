@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from bagwise import Model
+from bagwise._io import locks
 from bagwise._io.locks import locked
 from bagwise.app import FitOptions, ItemIndex, run_fit
 from bagwise.app.explorer import Workspace, editor, open_workspace, serving
@@ -347,7 +348,7 @@ def test_of_two_that_save_at_the_same_moment_one_wins(place, learned, monkeypatc
         return save(self, path)
 
     monkeypatch.setattr(file, "save", slow)
-    monkeypatch.setattr(editor, "locked", lambda path: locked(path, waiting=waits.set))
+    monkeypatch.setattr(locks, "locked", lambda path: locked(path, waiting=waits.set))
     told = {}
 
     def saving(k, edit):

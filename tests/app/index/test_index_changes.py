@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse as sp
 
 from bagwise import BagwiseError
-from bagwise._io.locks import locked
+from bagwise._io.locks import FileChanged, locked
 from bagwise.app import FitOptions, ItemIndex, change_index, run_fit
 from bagwise.app.index.item_index import index_of_fit
 from bagwise.app.training.item_answers import HELD_OUT, NEW, TRAINING
@@ -209,12 +209,26 @@ def test_a_file_system_without_locks(model, tmp_path, monkeypatch, error):
     assert ItemIndex.load(path).ids == ("item0", "item2", "item3")
 
 
+def test_what_a_program_without_locks_wrote_is_not_replaced(model, tmp_path):
+    X, codes = rows(4, 8)
+    index = ItemIndex.build(model, collection(X, codes, "item"), X)
+    path, other = index.save(tmp_path / "one.index"), index.remove(["item1"])
+
+    def change(loaded):
+        other.save(path)  # it asks for no lock
+        return loaded.remove(["item0"])
+
+    with pytest.raises(FileChanged, match=r"one.index was changed by another program since it was read"):
+        change_index(path, change)
+    assert ItemIndex.load(path).ids == other.ids
+
+
 def test_a_killed_process_keeps_no_lock(tmp_path):
     path = tmp_path / "file"
     path.write_text("x")
     lines = (
         "import sys",
-        "from bagwise._io.locks import locked",
+        "from bagwise._io.locks import FileChanged, locked",
         "with locked(sys.argv[1]):",
         "    print('held', flush=True)",
         "    sys.stdin.read()",  # until it is killed

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bagwise._io.locks import locked
+from bagwise._io.locks import EditedFile
 from bagwise._io.storage import Url
 from bagwise._utils.json_text import parse_json
 from bagwise._utils.text import how_many, shortened, unquote_formula
@@ -73,15 +73,14 @@ def groups(
         if out.suffix.lower() not in (".csv", ".json"):
             raise BagwiseError(f"The name of the list must end in .csv or .json; got {out}.")
         check_outputs([out], force)
-    # nobody else changes a model between the look at it and its new names
-    with locked(model) if rename and out is None else nullcontext():
+    with EditedFile.changing(model) if rename and out is None else nullcontext() as file:
         loaded = load_model(model)
         if n_groups is not None:
-            if rename and out is None and n_groups != loaded.n_groups:
+            if file is not None and n_groups != loaded.n_groups:
                 what = f"The model with names would have {n_groups} groups in place of {loaded.n_groups}"
                 raise BagwiseError(f"{what}. Name a new model with --out.")
             loaded = loaded.cut(n_groups)
-        index = _index_of(model) if rename and out is None else None
+        index = None if file is None else _index_of(model)
         if index is not None:
             index = index.apply(rename_edits(loaded, _names(rename or (), loaded)))
             loaded = index.model
@@ -94,8 +93,9 @@ def groups(
             _print_words(session, chosen)
         else:
             _print_overview(session, chosen, loaded)
-        if index is not None:
-            session.wrote(index.save(model), "index")
+        if file is not None:
+            file.save(loaded if index is None else index)
+            session.wrote(model, "model" if index is None else "index")
         elif rename:
             session.wrote(loaded.save(target), "model")
         elif out is not None:

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bagwise._io.locks import locked
-from bagwise._io.stamps import content_stamp
+from bagwise._io.locks import EditedFile, FileChanged
 from bagwise.app.explorer.cluster_editing import ClusterEditing, clusters_of
 from bagwise.app.explorer.workspace import Cut, Workspace
 from bagwise.app.index.cluster_edits import ClusterMeasured, described_edit, with_edited
@@ -125,13 +124,11 @@ class Editor:
     Parameters
     ----------
     space : Workspace
-    path : Path, default=None
-        File of the model or the index. None: nothing is saved.
+    file : EditedFile, default=None
+        That of the model or the index. None: nothing is saved.
     index : ItemIndex, default=None
         The index, if that is the file.
     read_only : bool, default=False
-    stamp : tuple or None, default=None
-        The `content_stamp` of the file, taken before it was loaded. A file that has another one is not replaced.
 
     Attributes
     ----------
@@ -151,13 +148,12 @@ class Editor:
     def __init__(
         self,
         space: Workspace,
-        path: Path | None = None,
+        file: EditedFile | None = None,
         index: ItemIndex | None = None,
         *,
         read_only: bool = False,
-        stamp: tuple[int, bytes] | None = None,
     ) -> None:
-        self.space, self.path, self.read_only = space, path, read_only
+        self.space, self.file, self.read_only = space, file, read_only
         self.lock = threading.RLock()
         self.changed: Callable[[Workspace], None] = lambda space: None
         if index is None and space.items is not None and space.items.stored:
@@ -169,8 +165,7 @@ class Editor:
         self._steps = [Step(space.model, clusters=space.clusters, answers=answers)]
         self._undone: list[Step] = []
         self._measures, self.why_not = self._what_measures()
-        self._stamp = stamp
-        self.n_saved = 0 if path is None else len(space.model.edits)
+        self.n_saved = 0 if file is None else len(space.model.edits)
         self.shown = Shown(space, tuple(self._steps))
         space.editor = self
 
@@ -190,7 +185,12 @@ class Editor:
     @property
     def of_index(self) -> bool:
         """Whether the file is an index."""
-        return self._index is not None and self.path is not None
+        return self._index is not None and self.file is not None
+
+    @property
+    def path(self) -> Path | None:
+        """The file that is saved to, if any."""
+        return None if self.file is None else self.file.path
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -418,7 +418,7 @@ class Editor:
     def keep_map(self, found: ItemMap) -> str:
         """Give the index a map and save it; return in words where the map is kept."""
         with self.lock:
-            if self._index is None or self.path is None or self.space.items is None or not self.space.items.stored:
+            if self._index is None or self.file is None or self.space.items is None or not self.space.items.stored:
                 return "It is kept until the explorer ends."
             self._index = replace(self._index, map=found)
             if self.read_only:
@@ -428,15 +428,13 @@ class Editor:
 
     def _save(self) -> str | None:
         """Write the file, unless another program changed it; return why that could not be done."""
-        if self.path is None or self.read_only:
+        if self.file is None or self.read_only:
             return None
         try:
-            with locked(self.path):  # nobody changes it between the look at it and the new file
-                found = content_stamp(self.path)
-                if found != self._stamp:
-                    return _refusal(self.path, removed=found is None)
-                (self.current.model if self._index is None else self._index).save(self.path)
-                self._stamp, self.n_saved = content_stamp(self.path), len(self.current.model.edits)
+            self.file.save(self.current.model if self._index is None else self._index)
+            self.n_saved = len(self.current.model.edits)
+        except FileChanged as error:
+            return _refusal(self.file.path, error.removed)
         except (BagwiseError, OSError) as error:
             return str(error)
         return None

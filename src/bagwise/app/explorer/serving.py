@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bagwise._io.stamps import content_stamp
+from bagwise._io.locks import EditedFile
 from bagwise._utils.extras import require
 from bagwise.app.explorer.comparison import Other
 from bagwise.app.explorer.editor import Editor
@@ -79,14 +79,14 @@ def open_workspace(
     place = Path(path)
     if not place.exists():
         raise BagwiseError(f"{place} does not exist. Create a model with: bagwise fit SOURCE")
-    stamp = None if read_only else content_stamp(place)  # first: what changes it from here on is noticed
+    file = EditedFile(place)  # first: what changes it from here on is noticed
     opened = ItemIndex.load(place, network=network) if is_item_index(place) else None
     model = Model.load(place, network=network) if opened is None else opened.model
     options = FitOptions() if options is None else options
 
     def ready(items: Items | None = None, *counted: Any) -> Workspace:
         space = _workspace(model, items, Origin(str(place), opened is not None, *counted))
-        Editor(space, place, opened, read_only=read_only, stamp=stamp)
+        Editor(space, file, opened, read_only=read_only)
         return space
 
     known = opened if source is None and opened is not None and len(opened) else None

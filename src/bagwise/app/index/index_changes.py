@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bagwise._io.locks import locked
+from bagwise._io.locks import EditedFile
 from bagwise.app.index.index_features import add_rows, class_scores
 from bagwise.app.index.index_words import IndexedWords
 from bagwise.app.index.item_index import ItemIndex
@@ -75,9 +75,9 @@ def change_index(
     >>> change_index(path, lambda index: index.remove(["a"])).ids
     ('b',)
     """
-    with locked(path, waiting=waiting):
+    with EditedFile.changing(path, waiting=waiting) as file:
         changed = change(ItemIndex.load(path, trust_pattern=trust_pattern))
-        changed.save(path)
+        file.save(changed)
     return changed
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from bagwise._utils.checks import check_integer, json_copy
 from bagwise.app.model.cutting import with_derived_head
-from bagwise.app.model.editor import EDITS, Editor, EditState, has_fixed_groups
+from bagwise.app.model.editor import EDITS, EditState, GroupEditor, has_fixed_groups
 from bagwise.app.model.groups import checked_group_names
 from bagwise.app.model.parts import Head, PathErrors
 from bagwise.errors import BagwiseError, unknown_name
@@ -273,7 +273,7 @@ def _state_after(original: Model, record: Unedited, edits: Sequence[dict[str, An
     first = EditState(record.hierarchy, record.hierarchy, record.n_groups, record.given_names)
     held = ((k, record.states.get(keys[k])) for k in range(len(edits), 0, -1))
     known, state = next(((k, one) for k, one in held if one is not None), (0, first))
-    editor = Editor(original)
+    editor = GroupEditor(original)
     for k in range(known, len(edits)):
         try:
             state = editor.advance(state, edits[k])

@@ -21,7 +21,7 @@ from bagwise.merging.regrouping import joined_sets, regroup
 if TYPE_CHECKING:
     from bagwise.app.model.model import Model
 
-__all__ = ["EDITS", "EditState", "Editor", "has_fixed_groups"]
+__all__ = ["EDITS", "EditState", "GroupEditor", "has_fixed_groups"]
 
 Words = NDArray[np.int64]
 _TOLD_WORDS = 6  # in messages
@@ -73,7 +73,7 @@ class EditState:
         return joined_sets([*(words.tolist() for words in self.locked), *self.must])
 
 
-class Editor:
+class GroupEditor:
     """Makes edits, one after the other, of the model that they began with."""
 
     def __init__(self, original: Model) -> None:

@@ -16,7 +16,7 @@ from scipy.optimize import linear_sum_assignment
 from bagwise.app.model import Model
 from bagwise.app.model.cutting import word_mass
 from bagwise.app.model.editing import state_after, unedited_model
-from bagwise.app.model.editor import Editor, EditState
+from bagwise.app.model.editor import EditState, GroupEditor
 from bagwise.errors import BagwiseError
 from bagwise.merging.group_statistics import GroupStatistics
 from bagwise.merging.hierarchy import Hierarchy
@@ -59,7 +59,7 @@ class FoldEdits:
         for hierarchy, statistics in folds:
             other = copy.copy(original)
             other._set(hierarchy=hierarchy, group_statistics=statistics)
-            self._editors.append(Editor(other))
+            self._editors.append(GroupEditor(other))
             self._first.append(EditState(hierarchy, hierarchy, original.n_groups, {}))
         mass = word_mass(original)
         self._mass = mass + (mass.mean() * 1e-6 or 1.0)  # words without any tell groups apart as well
@@ -107,7 +107,7 @@ class FoldEdits:
                 refused += 1
         return found, refused
 
-    def _made(self, editor: Editor, state: EditState, edit: Mapping[str, Any], own: Words) -> EditState:
+    def _made(self, editor: GroupEditor, state: EditState, edit: Mapping[str, Any], own: Words) -> EditState:
         """Make an edit of the groups `own` in a fold."""
         labels, to = state.hierarchy.cut(state.n_groups), edit.get("to")
         named = edit.get("groups", [one for one in (edit.get("group"), to) if one is not None])
@@ -123,7 +123,7 @@ class FoldEdits:
         return editor.advance(state, made)
 
 
-def _moved(editor: Editor, state: EditState, labels: Words, words: Words, to: int | None) -> EditState:
+def _moved(editor: GroupEditor, state: EditState, labels: Words, words: Words, to: int | None) -> EditState:
     """Move words to a group; another one that would lose all of its words is joined to it."""
     words = words[labels[words] != to] if to is not None else words
     sizes, moved = np.bincount(labels), np.bincount(labels[words], minlength=state.n_groups)
