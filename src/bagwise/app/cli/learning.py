@@ -11,6 +11,7 @@ import typer
 
 from bagwise._utils.extras import require
 from bagwise._utils.text import duration, how_many, percent
+from bagwise.app.cli.measuring import measures_of, say_measures, say_pairs
 from bagwise.app.cli.options import (
     FIT_OPTIONS,
     LOOK,
@@ -40,11 +41,13 @@ from bagwise.app.cli.printing import command_line, printable
 from bagwise.app.cli.session import Session
 from bagwise.app.cli.using import check_items, check_map_method, with_map
 from bagwise.app.declaring import OUTPUT
+from bagwise.app.report.data import ConfusionMatrix
 from bagwise.descriptors.registry import split_names
 from bagwise.errors import BagwiseError, unknown_name
 
 __all__ = ["compare", "demo", "fit", "run_fit", "say_fit"]
 
+_PAIRS = 5  # of classes that are confused, of a fit
 _MOST_COLUMNS = 6  # of a table of methods; more are its rows
 
 Source = Annotated[
@@ -271,6 +274,7 @@ def run_fit(
     session.progress.clear()
     say_fit(session, fitted, len(fitted.data.collection))
     _print_errors(session, fitted, evaluation)
+    _print_classes(session, fitted, evaluation)
     started = time.perf_counter()
     about = None if evaluation is None else evaluation.about_seen(fitted.model, " of the split test")
     for note in (*fitted.notes, *([] if about is None else [about])):
@@ -339,7 +343,10 @@ def _print_errors(session: Session, fitted: Any, evaluation: Any) -> None:
     if evaluation is not None:
         heads += [f"error, {len(evaluation.collection):,} test items"]
         columns_of.append([percent(error) for error in evaluation.errors])
-        tested = {"sizes": list(evaluation.sizes), "errors": list(evaluation.errors)}
+        tested: dict[str, Any] = {"sizes": list(evaluation.sizes), "errors": list(evaluation.errors)}
+        if model.n_groups in evaluation.sizes:
+            matrix = ConfusionMatrix(model.classes, evaluation.confusion(model.n_groups))
+            tested["by_class"] = measures_of(matrix, model.n_groups)
         seen = None if evaluation.seen is None else evaluation.seen.to_dict()
         session.answer(test={"n_items": len(evaluation.collection), **tested, "training_items": seen})
     if not columns_of:
@@ -347,6 +354,24 @@ def _print_errors(session: Session, fitted: Any, evaluation: Any) -> None:
     sizes = path.sizes if path is not None else evaluation.sizes
     marks = [_mark(size, model) for size in sizes]
     session.table([*heads, ""], zip(sizes, *columns_of, marks, strict=True))
+
+
+def _print_classes(session: Session, fitted: Any, evaluation: Any) -> None:
+    """Print how well the model tells classes apart: held-out items, or those of the test without cross-validation."""
+    model = fitted.model
+    if fitted.held_out is not None:
+        matrix = ConfusionMatrix(model.classes, fitted.confusion(model.n_groups), model.path.protocol)
+        session.answer(by_class=measures_of(matrix, model.n_groups))
+    elif evaluation is not None and model.n_groups in evaluation.sizes:
+        matrix = ConfusionMatrix(model.classes, evaluation.confusion(model.n_groups), "test")
+    else:
+        return
+    session.say()
+    session.say(f"Classes with {how_many(model.n_groups, 'groups')}, held-out items, {matrix.protocol}")
+    say_measures(session, matrix, errors=True)
+    if matrix.n_wrong:
+        session.say()
+        say_pairs(session, matrix, "Most often confused", _PAIRS)
 
 
 def _mark(size: int, model: Any) -> str:

@@ -11,7 +11,7 @@ import typer
 
 from bagwise._io.storage import Url
 from bagwise._utils.memory import readable_size
-from bagwise._utils.text import agree, how_many, percent, shortened
+from bagwise._utils.text import agree, how_many, percent
 from bagwise.app.cli.options import (
     PARTED_OPTIONS,
     USE,
@@ -44,9 +44,6 @@ __all__ = ["a_kind", "check_items", "check_map_method", "check_order", "counted"
 __all__ += ["STANDARD_STREAM", "tell_of", "transform", "with_map", "with_standard_input"]
 
 STANDARD_STREAM = Path("-")
-
-_MOST_CLASSES = 12
-_MOST_PAIRS = 10
 
 
 @command(USE, PARTED_OPTIONS)
@@ -133,9 +130,11 @@ def evaluate(
 ) -> None:
     """Measure the error of a model on labelled items.
 
-    Prints the error at each number of groups, and the confusion matrix.
+    Prints the error at each number of groups, the confusion matrix, and precision, recall and F1 of each class.
     """
     from bagwise.app import evaluate_model, evaluation_report_data
+    from bagwise.app.cli.measuring import measures_of, say_confusion, say_measures
+    from bagwise.app.report.data import ConfusionMatrix
     from bagwise.distributed import connected
 
     if page is not None:
@@ -163,9 +162,12 @@ def evaluate(
         errors=list(found.errors),
     )
     if loaded.n_groups in found.sizes:
-        matrix = found.confusion(loaded.n_groups)
-        session.answer(confusion=matrix.tolist())
-        _print_confusion(session, found.classes, matrix, loaded.n_groups)
+        matrix = ConfusionMatrix(found.classes, found.confusion(loaded.n_groups))
+        session.answer(confusion=matrix.counts.tolist(), by_class=measures_of(matrix, loaded.n_groups))
+        session.say()
+        say_confusion(session, matrix, loaded.n_groups)
+        session.say()
+        say_measures(session, matrix)
     if page is not None:
         from bagwise.app.report import write_report
 
@@ -299,21 +301,3 @@ def tell_of(session: Session, collection: Any, skipped: Any = (), n_items: int |
     if n_items is None:
         skipped, n_items = (*collection.skipped, *skipped), len(collection) + len(collection.skipped)
     session.skipped(skipped, n_items)
-
-
-def _print_confusion(session: Session, classes: tuple[str, ...], matrix: Any, size: int) -> None:
-    session.say()
-    if len(classes) <= _MOST_CLASSES:
-        session.say(
-            f"Confusion matrix with {how_many(size, 'groups')}: rows are true classes, columns predicted classes"
-        )
-        names = [shortened(printable(name), 12) for name in classes]
-        session.table(["", *names], [[name, *row] for name, row in zip(names, matrix.tolist(), strict=True)])
-        return
-    from bagwise.app.report.data import ConfusionMatrix
-    from bagwise.app.report.sentences import most_confused
-
-    worst = most_confused(ConfusionMatrix(classes, matrix), _MOST_PAIRS)
-    session.say(f"Most frequent confusions with {how_many(size, 'groups')}")
-    rows = [[pair.times, pair.true, pair.predicted] for pair in worst]
-    session.table(["items", "true class", "predicted class"], rows)

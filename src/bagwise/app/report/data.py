@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from bagwise.app.report.clusters import ClusterSummary
 from bagwise.display.icicle import Tree
 
-__all__ = ["Baseline", "ClassCount", "Comparison", "ConfusionMatrix", "CriterionResult", "Example", "Hit"]
-__all__ += ["MergingCurve", "ReportData", "SearchResults", "WordGroup"]
+__all__ = ["Baseline", "ClassCount", "ClassMeasures", "Comparison", "ConfusionMatrix", "CriterionResult", "Example"]
+__all__ += ["Hit", "MergingCurve", "ReportData", "SearchResults", "WordGroup"]
 
 WORDS_IN_TITLE = 3  # of a group without a name
 
@@ -127,6 +127,21 @@ class MergingCurve:
         return self.standard_errors[self.sizes.index(size)] if size in self.sizes and self.standard_errors else None
 
 
+class ClassMeasures(NamedTuple):
+    """How well a class is told from the others; None where nothing is divided by.
+
+    `precision` is the fraction of right answers among the items that are answered by the class, `recall` that among
+    its own items, `f1` their harmonic mean. `name` is "" for a mean over classes.
+    """
+
+    name: str
+    n_items: int
+    n_predicted: int
+    precision: float | None
+    recall: float | None
+    f1: float | None
+
+
 @dataclass(frozen=True, eq=False)
 class ConfusionMatrix:
     """Counts of items by true and predicted class.
@@ -162,6 +177,34 @@ class ConfusionMatrix:
     def n_wrong(self) -> int:
         """Number of items with a wrong prediction."""
         return self.n_items - int(np.trace(self.counts))
+
+    def by_class(self) -> list[ClassMeasures]:
+        """Return precision, recall and F1 of each class that has items, or is an answer.
+
+        >>> matrix = ConfusionMatrix("ab", np.array([[3, 1], [0, 4]]))
+        >>> [(one.name, one.precision, one.recall) for one in matrix.by_class()]
+        [('a', 1.0, 0.75), ('b', 0.8, 1.0)]
+        """
+        right, items, answers = np.diagonal(self.counts), self.counts.sum(axis=1), self.counts.sum(axis=0)
+        return [
+            ClassMeasures(name, n, m, _fraction(hits, m), _fraction(hits, n), _fraction(2 * hits, n + m))
+            for name, hits, n, m in zip(self.classes, right.tolist(), items.tolist(), answers.tolist(), strict=True)
+            if n + m
+        ]
+
+    def means(self) -> dict[str, ClassMeasures]:
+        """Return the means over classes, "macro" and "weighted" by their items; what is None counts as 0."""
+        classes, n_items = self.by_class(), self.n_items
+        values = np.array([[one.precision or 0.0, one.recall or 0.0, one.f1 or 0.0] for one in classes]).reshape(-1, 3)
+        weights = {"macro": np.ones(len(classes)), "weighted": np.array([one.n_items for one in classes], np.float64)}
+        return {
+            name: ClassMeasures("", n_items, n_items, *(given @ values / max(given.sum(), 1)).tolist())
+            for name, given in weights.items()
+        }
+
+
+def _fraction(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.metrics import confusion_matrix
 
 from bagwise._utils.text import agree, how_many, percent
 from bagwise.app.modalities import MODALITIES
@@ -84,6 +85,15 @@ class Fit:
     def held_out(self) -> NDArray[np.int64] | None:
         """Predictions of cross-validation at each size of ``model.path``, as indices into ``model.classes``."""
         return None if self.held_out_top is None else self.held_out_top.predicted.astype(np.int64)
+
+    def confusion(self, size: int) -> NDArray[np.int64]:
+        """Return the confusion matrix of cross-validation at one of its sizes: true classes in rows."""
+        path, held_out = self.model.path, self.held_out
+        if path is None or held_out is None or size not in path.sizes:
+            sizes = "none" if path is None else ", ".join(map(str, path.sizes))
+            raise BagwiseError(f"There are no held-out answers for {size} groups. Sizes: {sizes}.")
+        predicted = held_out[path.sizes.index(size)]
+        return np.asarray(confusion_matrix(self.codes, predicted, labels=np.arange(len(self.model.classes))))
 
     def report(self, path: str | os.PathLike[str], model: Model | None = None) -> Path:
         """Write the report of the fit, at the groups of a model that was cut from its model; see `Model.report`."""
