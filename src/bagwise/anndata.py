@@ -96,7 +96,7 @@ def _used(adata: Any, mask_var: str) -> Any:
 
 
 def _write(
-    adata: Any, key: str, merger: WordMerger, X: Any, used: Any, merged: list[str], given: dict[str, str | None]
+    adata: Any, key: str, merger: WordMerger, X: Any, used: Any, merged: list[str], sources: dict[str, str | None]
 ) -> None:
     import pandas as pd  # AnnData has it
 
@@ -108,7 +108,7 @@ def _write(
     adata.var[key] = pd.Categorical.from_codes(numbers, groups)
     adata.obsm[f"X_{key}"] = np.asarray(features.toarray() if hasattr(features, "toarray") else features)
     adata.uns[key] = {
-        "params": {name: value for name, value in given.items() if value is not None},
+        "params": {name: value for name, value in sources.items() if value is not None},
         "criterion": merger.criterion_,
         "merges": merger.hierarchy_.merges,
         "scores": merger.scores_,

@@ -198,10 +198,10 @@ class SpectralClusterer(ClusterMixin, BaseEstimator):
         else:
             self.sigma_ = 1.0 if self.sigma == "auto" else float(self.sigma)
             self.embedding_[joined, :k] = 1.0
-        found = self.labels_[joined] if len(joined) else self.labels_
+        labels = self.labels_[joined] if len(joined) else self.labels_
         among = rows[joined] if len(joined) else rows
-        n_found = int(found.max()) + 1
-        self.cluster_centers_ = np.stack([np.ravel(among[found == c].mean(axis=0)) for c in range(n_found)])
+        n_found = int(labels.max()) + 1
+        self.cluster_centers_ = np.stack([np.ravel(among[labels == c].mean(axis=0)) for c in range(n_found)])
         alone = np.setdiff1d(np.arange(n), joined)
         if len(alone) and len(joined):
             self.labels_[alone] = self._nearest_mean(rows[alone])
@@ -241,9 +241,9 @@ class SpectralClusterer(ClusterMixin, BaseEstimator):
         points = np.sqrt(rows) if self.metric == "hellinger" else rows
         distances, nearest = index.add(points, ids=np.arange(n)).search(points, k + 1)
         # of many copies of a row, it may not be among its own nearest
-        own = nearest == np.arange(n)[:, np.newaxis]
-        own[~own.any(axis=1), -1] = True
-        distances, nearest = distances[~own].reshape(n, k), nearest[~own].reshape(n, k).astype(np.int64)
+        itself = nearest == np.arange(n)[:, np.newaxis]
+        itself[~itself.any(axis=1), -1] = True
+        distances, nearest = distances[~itself].reshape(n, k), nearest[~itself].reshape(n, k).astype(np.int64)
         if self.metric == "chi2":
             return nearest, 0.5 * distances
         if self.metric == "cosine":
@@ -276,8 +276,8 @@ class SpectralClusterer(ClusterMixin, BaseEstimator):
                 stacklevel=3,
             )
         labels = assign(np.ascontiguousarray(points), WordDistances(words), number_of_threads(self.n_jobs))[0]
-        _, first, found = np.unique(labels, return_index=True, return_inverse=True)
-        return np.argsort(np.argsort(first))[found.reshape(-1)].astype(np.int64)
+        _, first, numbers = np.unique(labels, return_index=True, return_inverse=True)
+        return np.argsort(np.argsort(first))[numbers.reshape(-1)].astype(np.int64)
 
     def _checked(self, X: Any, reset: bool) -> Any:
         X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=np.float64)
@@ -394,8 +394,8 @@ def steadier(
         for name, make in clusterers.items():
             with warnings.catch_warnings():  # fewer clusters than asked for, in halves that nobody sees
                 warnings.simplefilter("ignore", ConvergenceWarning)
-                found = [make().fit_predict(X) for X in parts]
-            shared[name] += float(mutual_info_score(*found))
+                labels = [make().fit_predict(X) for X in parts]
+            shared[name] += float(mutual_info_score(*labels))
     return max(shared, key=lambda name: shared[name])
 
 
@@ -555,17 +555,17 @@ def suggest_n_clusters(
             f"are {n}. Give the number of clusters."
         )
     random = np.random.default_rng(random_state)
-    found = np.empty((n_draws, len(wanted)))
+    agreement = np.empty((n_draws, len(wanted)))
     for draw in range(n_draws):
         chosen, halves = _draw(n, random)
         points = rows[chosen]
         for k, size in enumerate(wanted):
             answers = [_nearest(points, _means(points[half], size, random, n_jobs)) for half in halves]
-            found[draw, k] = adjusted_rand_score(*answers)
+            agreement[draw, k] = adjusted_rand_score(*answers)
             if progress is not None:
                 progress(draw * len(wanted) + k + 1, n_draws * len(wanted))
-    errors = found.std(axis=0, ddof=1) / np.sqrt(n_draws) if n_draws > 1 else np.zeros(len(wanted))
-    return ClusterNumbers(wanted, tuple(found.mean(axis=0).tolist()), tuple(errors.tolist()))
+    errors = agreement.std(axis=0, ddof=1) / np.sqrt(n_draws) if n_draws > 1 else np.zeros(len(wanted))
+    return ClusterNumbers(wanted, tuple(agreement.mean(axis=0).tolist()), tuple(errors.tolist()))
 
 
 def cluster_rows(
@@ -612,7 +612,7 @@ def cluster_rows(
         few = f"there {agree(len(rows), 'is', 'are')} only {len(rows)} different {agree(len(rows), 'item', 'items')}"
         raise BagwiseError(f"{argument('n_clusters', n_clusters)}, but {few}. Set at most {len(rows)}.")
     if labels is None:
-        found = kmeans(
+        numbers = kmeans(
             rows,
             n_clusters,
             n_init=_N_STARTS,
@@ -620,22 +620,22 @@ def cluster_rows(
             n_threads=number_of_threads(n_jobs),
         ).labels[which]
     else:
-        found = np.asarray(labels, dtype=np.intp)
-        if found.shape != (len(which),) or found.min(initial=0) < 0:
-            raise BagwiseError(f"labels must be {len(which)} numbers of clusters from 0, got shape {found.shape}.")
-    _, first, found, sizes = np.unique(found, return_index=True, return_inverse=True, return_counts=True)
+        numbers = np.asarray(labels, dtype=np.intp)
+        if numbers.shape != (len(which),) or numbers.min(initial=0) < 0:
+            raise BagwiseError(f"labels must be {len(which)} numbers of clusters from 0, got shape {numbers.shape}.")
+    _, first, numbers, sizes = np.unique(numbers, return_index=True, return_inverse=True, return_counts=True)
     rank = np.empty(len(sizes), np.intp)
     rank[np.lexsort((first, -sizes))] = np.arange(len(sizes))
-    found = rank[found]
+    numbers = rank[numbers]
     of_rows = np.empty(len(rows), np.intp)
-    of_rows[which] = found
+    of_rows[which] = numbers
     centers = _centers_of(rows, of_rows, len(sizes))
     sharpness = _sharpness(rows, of_rows, centers, random, n_jobs)
     certainty = center_probabilities(rows, centers, sharpness)[np.arange(len(rows)), of_rows]
     if labels is not None:  # equal rows may be in several clusters
-        certainty = center_probabilities(rows, centers, sharpness)[which, found]
-        return ClusteredRows(found, certainty, centers, sharpness)
-    return ClusteredRows(found, certainty[which], centers, sharpness)
+        certainty = center_probabilities(rows, centers, sharpness)[which, numbers]
+        return ClusteredRows(numbers, certainty, centers, sharpness)
+    return ClusteredRows(numbers, certainty[which], centers, sharpness)
 
 
 def center_probabilities(X: Any, centers: NDArray[np.float64], sharpness: float) -> NDArray[np.float64]:
@@ -695,13 +695,13 @@ def _sharpness(
     for _ in range(_N_DRAWS):
         chosen, halves = _draw(len(rows), random)
         points = rows[chosen]
-        own = _scores(points, centers)
+        scores_of_points = _scores(points, centers)
         for half in halves:
-            found = _nearest(points, _means(points[half], n_clusters, random, n_jobs))
+            nearest = _nearest(points, _means(points[half], n_clusters, random, n_jobs))
             shared = np.zeros((n_clusters, n_clusters))
-            np.add.at(shared, (found, labels[chosen]), 1)
-            scores.append(own)
-            answers.append(linear_sum_assignment(-shared)[1][found])
+            np.add.at(shared, (nearest, labels[chosen]), 1)
+            scores.append(scores_of_points)
+            answers.append(linear_sum_assignment(-shared)[1][nearest])
     every, which = np.concatenate(scores), np.concatenate(answers)
 
     def loss(log_sharpness: float) -> float:

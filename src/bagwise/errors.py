@@ -57,10 +57,10 @@ def argument(name: str, value: object = _NO_VALUE) -> str:
     ...     f"Choose a column by {argument('label')}, such as {argument('label', 'kind')}."
     "Choose a column by --label, such as --label 'kind'."
     """
-    given = "" if value is _NO_VALUE else repr(value)
+    shown = "" if value is _NO_VALUE else repr(value)
     if _named is None:
-        return f"{name}={given}"
-    return f"{_named(name)} {given}".rstrip()
+        return f"{name}={shown}"
+    return f"{_named(name)} {shown}".rstrip()
 
 
 def parameter_name(name: str) -> str:

@@ -212,8 +212,8 @@ def _average_precisions(
     if interpolated:
         averages = _interpolated_precisions(ranks, totals).mean(axis=1)
     else:
-        found = np.cumsum(ranks, axis=1)
-        precision = found / np.arange(1, ranks.shape[1] + 1)
+        hits = np.cumsum(ranks, axis=1)
+        precision = hits / np.arange(1, ranks.shape[1] + 1)
         returned = ranks.sum(axis=1)
         R = {"all": totals, "returned": returned, "min": np.minimum(totals, cutoff or ranks.shape[1])}[denominator]
         averages = (precision * ranks).sum(axis=1) / np.maximum(R, 1)
@@ -225,14 +225,14 @@ def _interpolated_precisions(ranks: NDArray[np.bool_], totals: NDArray[np.int64]
     n_ranks = ranks.shape[1]
     if n_ranks == 0:
         return np.zeros((len(ranks), len(LEVELS)))
-    found = np.cumsum(ranks, axis=1)
-    precision = found / np.arange(1, n_ranks + 1)
+    hits = np.cumsum(ranks, axis=1)
+    precision = hits / np.arange(1, n_ranks + 1)
     best_from = np.maximum.accumulate(precision[:, ::-1], axis=1)[:, ::-1]
     out = np.zeros((len(ranks), len(LEVELS)))
     for row in range(len(ranks)):
         # recall r needs ceil(r R) items; the small term allows for rounding
         needed = np.ceil(LEVELS * totals[row] - 1e-9)
-        first = np.searchsorted(found[row], needed, side="left")
+        first = np.searchsorted(hits[row], needed, side="left")
         reached = first < n_ranks
         out[row, reached] = best_from[row, first[reached]]
     return out

@@ -174,7 +174,7 @@ class RuntimeModel:
         places = [None] * len(descriptors) if positions is None else positions
         _check(len(places) == len(descriptors), f"{len(descriptors)} items need as many positions; got {len(places)}.")
         items = zip(descriptors, places, strict=True)
-        rows = [self._features(self._counts(item, place)[np.newaxis]) for item, place in items]
+        rows = [self._features(self._counts(item, xy)[np.newaxis]) for item, xy in items]
         return np.concatenate(rows) if rows else np.empty((0, self._n_features), np.float32)
 
     def transform_counts(self, counts: Any) -> np.ndarray:
@@ -210,8 +210,8 @@ class RuntimeModel:
         if self._running is None:
             self._running = self._open_network()
         try:
-            found: tuple[np.ndarray, np.ndarray] = self._running.describe(image)
-            return found
+            described: tuple[np.ndarray, np.ndarray] = self._running.describe(image)
+            return described
         except ValueError as error:
             raise ModelFileError(str(error)) from error
 
@@ -227,18 +227,18 @@ class RuntimeModel:
         return np.array(self.classes)[self.scores(self.transform_images(images)).argmax(axis=-1)]
 
     def _open_network(self) -> Any:
-        known, given = self.header["descriptor"], self._network
+        known, network = self.header["descriptor"], self._network
         about = known.get("parameters") if isinstance(known, dict) and known.get("name") == "NetworkFeatures" else None
-        own = isinstance(about, dict) and {"network", "layer", "side", "mean", "std"} <= about.keys()
+        complete = isinstance(about, dict) and {"network", "layer", "side", "mean", "std"} <= about.keys()
         images = self.header["items"] == "images"
-        _check(own and images, "This model has no words of a network alone. Use transform, from descriptors on.")
-        _check(given is not None, "This model does not hold its network. Name it: load(model, network=...).")
-        if isinstance(given, (str, os.PathLike)) and _is_safetensors(given):
-            given = read_model_file(given)[1].get("network")
-            _check(given is not None, f"{self._network} does not hold a network.")
+        _check(complete and images, "This model has no words of a network alone. Use transform, from descriptors on.")
+        _check(network is not None, "This model does not hold its network. Name it: load(model, network=...).")
+        if isinstance(network, (str, os.PathLike)) and _is_safetensors(network):
+            network = read_model_file(network)[1].get("network")
+            _check(network is not None, f"{self._network} does not hold a network.")
         try:
             beside = importlib.import_module(f"{__package__}.runtime_network" if __package__ else "runtime_network")
-            return beside.Runner(about, given)
+            return beside.Runner(about, network)
         except (ValueError, TypeError, OSError, AttributeError) as error:
             raise ModelFileError(f"The network of this model cannot be used: {error}") from error
 
@@ -252,8 +252,8 @@ class RuntimeModel:
     def _count(self, text: str) -> tuple[np.ndarray, np.ndarray]:
         """Count the words of a text: numbers of words, and how often they occur."""
         words = self._numbers(split_text(text, self.header["tokenizer"]))
-        found, counts = np.unique(words[words >= 0], return_counts=True)
-        return found, np.minimum(counts, 1) if self.header["tokenizer"].get("binary") else counts
+        numbers, counts = np.unique(words[words >= 0], return_counts=True)
+        return numbers, np.minimum(counts, 1) if self.header["tokenizer"].get("binary") else counts
 
     def _numbers(self, words: list[str]) -> np.ndarray:
         """Return the numbers of words, -1 for those that are not in the vocabulary."""
@@ -304,12 +304,12 @@ class RuntimeModel:
         fits = not several or (isinstance(descriptors, tuple) and len(descriptors) == len(places) == n)
         _check(fits, f"An item must be a tuple of {n} arrays of descriptors, one per vocabulary, and of {n} positions.")
         each = descriptors if several else (descriptors,)
-        for vocabulary, given, place in zip(self._words, each, places, strict=True):
-            (words, weights), first = vocabulary.assigned(given), 0
+        for vocabulary, vectors, xy in zip(self._words, each, places, strict=True):
+            (words, weights), first = vocabulary.assigned(vectors), 0
             for rows, columns in self.header["pyramid"]:
                 cell = np.full(len(words), first)
                 if rows * columns > 1 and len(words):
-                    at = np.asarray([] if place is None else place, np.float32)
+                    at = np.asarray([] if xy is None else xy, np.float32)
                     sound = at.shape == (len(words), 2) and np.all((at >= 0) & (at <= 1))
                     _check(sound, f"The pyramid needs positions in [0, 1] of shape ({len(words)}, 2).")
                     cell += np.minimum((at[:, 1] * np.float32(rows)).astype(np.intp), rows - 1) * columns
@@ -335,8 +335,8 @@ class RuntimeModel:
             vocabulary_of = np.tile(np.repeat(np.arange(len(self._sizes)), self._sizes), rows.shape[1] // self._d)
             rows = rows.copy()
             for number in range(len(self._sizes)):
-                own = vocabulary_of == number
-                rows[:, own] = self._normalized(rows[:, own], [self.header["norm"]])
+                inside = vocabulary_of == number
+                rows[:, inside] = self._normalized(rows[:, inside], [self.header["norm"]])
         groups = np.zeros((len(rows), self._n_features))
         order, features, starts = self._lookup
         groups[:, features] = np.add.reduceat(rows[:, order], starts, axis=1)
@@ -389,9 +389,9 @@ class _Words:
         if self._how["name"] == "hard":
             return words, np.ones(words.shape)
         weights = np.empty(words.shape)
-        for place in range(k):
-            differences = values.astype(np.float64) - self._codebook[words[:, place]]
-            weights[:, place] = np.einsum("ij,ij->i", differences, differences)
+        for neighbor in range(k):
+            differences = values.astype(np.float64) - self._codebook[words[:, neighbor]]
+            weights[:, neighbor] = np.einsum("ij,ij->i", differences, differences)
         weights = np.exp(-self._how["sharpness"] * (weights - weights.min(axis=1, keepdims=True, initial=np.inf)))
         weights /= weights.sum(axis=1, keepdims=True)
         return words, weights * lengths**2 if self._how["weighted"] else weights
@@ -564,20 +564,20 @@ def _parse(content: np.ndarray) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 def _check_sums(content: np.ndarray, spans: dict[str, slice], about: dict[str, Any]) -> None:
     """Check the CRC-32 of every array."""
-    sums = {name.removeprefix(SUM): held for name, held in about.items() if name.startswith(SUM)}
+    sums = {name.removeprefix(SUM): expected for name, expected in about.items() if name.startswith(SUM)}
     _check(sums.keys() == spans.keys(), f"it has checksums of {sorted(sums)!s:.200}, not of its arrays.")
-    for name, held in sums.items():
-        found = f"{zlib.crc32(content[spans[name]].data):08x}"
-        message = f"is {found}, expected {held!r:.50}; its bytes are not those that were written."
-        _check(found == held, f"the checksum of its {name!s:.50} {message}")
+    for name, expected in sums.items():
+        computed = f"{zlib.crc32(content[spans[name]].data):08x}"
+        message = f"is {computed}, expected {expected!r:.50}; its bytes are not those that were written."
+        _check(computed == expected, f"the checksum of its {name!s:.50} {message}")
 
 
 def _expand(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     """Add the merges, the hashes and the weights of a compact model; turn 8-bit integers into numbers."""
     if "groups" in arrays:
         groups, n = arrays["groups"].astype(np.intp), header["flattened"] or header["n_words"]
-        found, first = np.unique(groups, return_index=True)
-        numbered = len(found) == n == found[-1] + 1 and np.all(np.diff(first) > 0)
+        numbers, first = np.unique(groups, return_index=True)
+        numbered = len(numbers) == n == numbers[-1] + 1 and np.all(np.diff(first) > 0)
         _check(numbered, "its groups are not numbered by their first words.")
         rest = arrays.get("merges", np.empty((0, 2))), arrays.get("scores", np.empty(0))  # merges of these groups
         arrays["merges"] = np.concatenate([merges_of(groups), rest[0]]).astype(np.int32)
@@ -590,21 +590,21 @@ def _expand(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         _check(np.all(arrays["word_hashes"][1:] > arrays["word_hashes"][:-1]), "its hashes do not rise.")
     if "weight_codes" in arrays:
         arrays["word_weights"] = decoded_weights(arrays["weight_codes"], header["weight_range"])
-    for name, held in arrays.items():
-        if held.dtype == np.int8 and not name.startswith(UNUSED):
+    for name, array in arrays.items():
+        if array.dtype == np.int8 and not name.startswith(UNUSED):
             scales = arrays[scale_name(name)]
             sound = np.all((scales >= SCALES[0]) & (scales <= SCALES[1]))
             _check(sound, f"its {scale_name(name)!s:.50} must be numbers from {SCALES[0]:g} to {SCALES[1]:g}.")
-            _check(np.all(held >= -MOST_STEP), f"its {name!s:.50} must be integers from -{MOST_STEP} to {MOST_STEP}.")
-            arrays[name] = decoded_rows(held, scales)
+            _check(np.all(array >= -MOST_STEP), f"its {name!s:.50} must be integers from -{MOST_STEP} to {MOST_STEP}.")
+            arrays[name] = decoded_rows(array, scales)
 
 
 def _array(name: str, entry: Any) -> tuple[str, tuple[int, ...], int, int]:
     """Return type, shape, first byte and end of an array; raise an error if they are inconsistent."""
-    found: list[Any] = [entry.get(key) for key in ("dtype", "shape", "data_offsets")] if isinstance(entry, dict) else []
-    lists = all(isinstance(held, list) and len(held) <= 2 and all(map(_is_count, held)) for held in found[1:])
-    _check(found and str(found[0]) in TYPES and lists and len(found[2]) == 2, f"{name!r:.50} cannot be {entry!r:.200}.")
-    dtype, shape, (first, end) = TYPES[found[0]], tuple(found[1]), found[2]
+    form: list[Any] = [entry.get(key) for key in ("dtype", "shape", "data_offsets")] if isinstance(entry, dict) else []
+    lists = all(isinstance(field, list) and len(field) <= 2 and all(map(_is_count, field)) for field in form[1:])
+    _check(form and str(form[0]) in TYPES and lists and len(form[2]) == 2, f"{name!r:.50} cannot be {entry!r:.200}.")
+    dtype, shape, (first, end) = TYPES[form[0]], tuple(form[1]), form[2]
     fits = math.prod(shape) * np.dtype(dtype).itemsize == end - first
     _check(fits, f"{name!r:.50}, {dtype} of shape {shape}, does not fill the bytes {first} to {end}.")
     return dtype, shape, first, end
@@ -614,7 +614,7 @@ def _check_layout(header: dict[str, Any], forms: dict[str, tuple[str, tuple[int,
     """Check that types and shapes of the arrays agree with the header."""
     d, n, classes, heads, grids, steps = (header[key] for key in LAYOUT)
     _check(_is_count(d, 1, MOST_WORDS) and header["items"] in ITEMS, "its items or their number of words cannot be.")
-    lists = all(isinstance(held, list) for held in (classes, heads, grids, steps))
+    lists = all(isinstance(value, list) for value in (classes, heads, grids, steps))
     named = lists and all(isinstance(name, str) for name in classes) and all(step in STEPS for step in steps)
     _check(named and len(set(classes)) == len(classes), "its classes, heads, pyramid or steps cannot be.")
     check_classes(classes)
@@ -681,8 +681,8 @@ def _check_layout(header: dict[str, Any], forms: dict[str, tuple[str, tuple[int,
     optional |= {name: form for name, form in forms.items() if name.startswith(UNUSED)}
     wanted |= {name: form for name, form in optional.items() if name in forms}
     for name in sorted(forms.keys() | wanted.keys()):
-        found, right = forms.get(name), wanted.get(name)
-        _check(found == right, f"its array {name!r:.50} is {found}, expected {right}.")
+        actual, right = forms.get(name), wanted.get(name)
+        _check(actual == right, f"its array {name!r:.50} is {actual}, expected {right}.")
 
 
 def _is_safetensors(path: Any) -> bool:
@@ -695,16 +695,16 @@ def _decoded(text: str | bytes) -> dict[str, Any]:
     content = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     _check(sum(map(content.count, (b",", b"[", b"{"))) <= MOST_PARTS, f"its header has more than {MOST_PARTS} values.")
     try:
-        found = json.loads(text)
+        header = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ModelFileError(f"its header is no JSON ({error}).") from error
-    _check(isinstance(found, dict), "its header is no JSON object.")
-    level: list[Any] = [found]
+    _check(isinstance(header, dict), "its header is no JSON object.")
+    level: list[Any] = [header]
     for _ in range(DEEPEST):
         inside = (one.values() if isinstance(one, dict) else one for one in level)
-        level = [one for held in inside for one in held if isinstance(one, (dict, list))]
+        level = [one for part in inside for one in part if isinstance(one, (dict, list))]
     _check(not level, f"its header is nested in more than {DEEPEST} lists and objects.")
-    return found
+    return header
 
 
 def _rises(offsets: np.ndarray, end: int) -> bool:

@@ -136,8 +136,8 @@ def hash_of(tensors: Mapping[str, np.ndarray]) -> str:
         if name in tensors:
             digest.update(f"{name} {tensors[name].shape}\n".encode())
             digest.update(np.ascontiguousarray(tensors[name], "<f2").tobytes())
-    found = digest.hexdigest()
-    return SHA256 if found == _SHA256_WITHOUT_WIDE else found
+    sha256 = digest.hexdigest()
+    return SHA256 if sha256 == _SHA256_WITHOUT_WIDE else sha256
 
 
 # The graph, in the format of Protocol Buffers: fields by their numbers
@@ -145,11 +145,11 @@ def hash_of(tensors: Mapping[str, np.ndarray]) -> str:
 
 def _number(value: int) -> bytes:
     """Write a whole number of at least 0, seven bits a byte."""
-    found = bytearray()
+    encoded = bytearray()
     while value > 127:
-        found.append(value & 127 | 128)
+        encoded.append(value & 127 | 128)
         value >>= 7
-    return bytes([*found, value])
+    return bytes([*encoded, value])
 
 
 def _field(number: int, value: int | bytes | str) -> bytes:
@@ -198,15 +198,15 @@ def graph_bytes(tensors: Mapping[str, np.ndarray], layer: str, *, pooled: bool =
     for block in BLOCKS:
         before = value
         for one in block.convolutions:
-            given = [f"{one.name}.weight", f"{one.name}.bias"]
-            for part in given:
+            parameters = [f"{one.name}.weight", f"{one.name}.bias"]
+            for part in parameters:
                 weights.append(_tensor(f"{part}.stored", tensors[part]))
                 nodes.append(_node("Cast", [f"{part}.stored"], part, to=_FLOAT))
             named = one is block.convolutions[-1] and not block.residual
             entering, value = value, block.name if named else f"{one.name}.out"
             sums = f"{one.name}.sums" if one.active else value
             how: dict[str, Any] = {"strides": [one.stride] * 2, "kernel_shape": list(one.shape[2:])}
-            nodes.append(_node("Conv", [entering, *given], sums, auto_pad="SAME_UPPER", group=one.groups, **how))
+            nodes.append(_node("Conv", [entering, *parameters], sums, auto_pad="SAME_UPPER", group=one.groups, **how))
             if one.active:
                 nodes.append(_node("Clip", [sums, "zero", "six"], value))
         if block.residual:
@@ -329,9 +329,9 @@ def _along_first(image: np.ndarray, size: int) -> np.ndarray:
     whole = (0.5 + weights * (1 << _PRECISION)).astype(np.int32)
     sums = np.full((size, *image.shape[1:]), 1 << _PRECISION - 1, np.int32)  # at most 256 * 2 ** 22
     product = np.empty_like(sums)
-    for place in places:
-        rows = image[np.minimum(first + place, length - 1)]
-        np.multiply(rows, whole[:, place].reshape(-1, *[1] * (image.ndim - 1)), out=product, dtype=np.int32)
+    for tap in places:
+        rows = image[np.minimum(first + tap, length - 1)]
+        np.multiply(rows, whole[:, tap].reshape(-1, *[1] * (image.ndim - 1)), out=product, dtype=np.int32)
         sums += product
     return np.minimum(sums >> _PRECISION, 255).astype(np.uint8)
 
@@ -341,15 +341,15 @@ def shrunk(image: np.ndarray, max_side: int | None) -> np.ndarray:
     longest = max(image.shape[:2])
     if max_side is None or longest <= max_side or not image.size:
         return image
-    found = image.astype(np.float64)
+    shrunk_image = image.astype(np.float64)
     for axis in (0, 1):
         length = image.shape[axis]
         size = max(1, (2 * length * max_side + longest) // (2 * longest))
         ends = np.arange(size + 1) * (length / size)
         low, high = np.maximum.outer(ends[:-1], np.arange(length)), np.minimum.outer(ends[1:], np.arange(length) + 1.0)
         covered = np.maximum(high - low, 0.0) / (length / size)
-        found = np.moveaxis(np.tensordot(covered, found, axes=(1, axis)), 0, axis)
-    return np.rint(found).astype(np.uint8)
+        shrunk_image = np.moveaxis(np.tensordot(covered, shrunk_image, axes=(1, axis)), 0, axis)
+    return np.rint(shrunk_image).astype(np.uint8)
 
 
 # Networks that run
@@ -366,9 +366,9 @@ class ActivationLayout:
     def vectors(self, values: Any, height: int, width: int) -> np.ndarray:
         """Return what a layer gave for one input of this size as an array of shape (h, w, channels)."""
         if self.kind == "nchw":
-            found = np.moveaxis(values[0], 0, 2)
+            maps = np.moveaxis(values[0], 0, 2)
         elif self.kind == "nhwc":
-            found = values[0]
+            maps = values[0]
         else:
             rows, columns = height // self.stride, width // self.stride
             tokens = values[0, self.skipped :]
@@ -377,8 +377,8 @@ class ActivationLayout:
                     f"the network gave {values.shape[1]} tokens for an input of {height} x {width} pixels; expected "
                     f"{self.skipped} and {rows} x {columns}. Export it with a fixed size of its input"
                 )
-            found = tokens.reshape(rows, columns, -1)
-        return np.ascontiguousarray(found, dtype=np.float32)
+            maps = tokens.reshape(rows, columns, -1)
+        return np.ascontiguousarray(maps, dtype=np.float32)
 
 
 def layout_of(probes: list[tuple[tuple[int, int], tuple[int, ...]]], channels_last: bool) -> ActivationLayout | None:
@@ -394,15 +394,15 @@ def layout_of(probes: list[tuple[tuple[int, int], tuple[int, ...]]], channels_la
             if stride and len({shape[1] if kind == "nchw" else shape[3] for shape in shapes}) == 1:
                 return ActivationLayout(kind, stride)
     if len(shapes[0]) == 3:
-        found = []
+        layouts = []
         for stride in range(1, min(probes[0][0]) + 1):
             if any(side % stride for size, _ in probes for side in size):
                 continue
             cells = [(height // stride) * (width // stride) for (height, width), _ in probes]
             skipped = {shape[1] - n for shape, n in zip(shapes, cells, strict=True)}
             if len(skipped) == 1 and 0 <= min(skipped) <= MOST_SKIPPED and cells[0] > 1:
-                found.append(ActivationLayout("tokens", stride, min(skipped)))
-        return min(found, key=lambda layout: layout.skipped, default=None)
+                layouts.append(ActivationLayout("tokens", stride, min(skipped)))
+        return min(layouts, key=lambda layout: layout.skipped, default=None)
     return None
 
 
@@ -458,12 +458,12 @@ class Runner:
                 raise NetworkError(f"{os.fspath(network)} has more than {MOST_BYTES:,} bytes.")
             with open(network, "rb") as file:
                 content = file.read()
-            found = hashlib.sha256(content).hexdigest()
+            sha256 = hashlib.sha256(content).hexdigest()
         else:
             tensors = network if isinstance(network, Mapping) else split(np.asarray(network))
-            found = hash_of(tensors)
-        if found != expected:
-            raise NetworkError(f"This is another network: that of the model has the SHA-256 {expected}, got {found}.")
+            sha256 = hash_of(tensors)
+        if sha256 != expected:
+            raise NetworkError(f"This is another network: that of the model has the SHA-256 {expected}, got {sha256}.")
         if not content:
             if layer not in LAYERS:
                 raise NetworkError(f"{EFFICIENTNET} has no layer {layer!r:.100}.")
@@ -480,13 +480,13 @@ class Runner:
                 raise
             except Exception as error:  # the exceptions of ONNX Runtime have no common base
                 raise NetworkError(f"ONNX Runtime cannot load or run {os.fspath(network)}: {error}") from error
-        (given,) = self._session.get_inputs()
-        self._input, self._type = given.name, np.float16 if given.type == "tensor(float16)" else np.float32
+        (image_input,) = self._session.get_inputs()
+        self._input, self._type = image_input.name, np.float16 if image_input.type == "tensor(float16)" else np.float32
 
     def _probed(self, layer: str) -> ActivationLayout:
         """Find out how the layer of a network from a file lies."""
-        given, *others = self._session.get_inputs()
-        dims = given.shape
+        image_input, *others = self._session.get_inputs()
+        dims = image_input.shape
         if others or len(dims) != 4:
             raise NetworkError(f"The network takes {1 + len(others)} inputs, the first of {dims}; expected one image.")
         self._channels_last = dims[1] != 3 and dims[3] == 3
@@ -496,8 +496,8 @@ class Runner:
         probes = []
         for size in [self._size] if self._size else PROBES:
             shape = (1, *size, 3) if self._channels_last else (1, 3, *size)
-            empty = np.zeros(shape, np.float16 if given.type == "tensor(float16)" else np.float32)
-            (values,) = self._session.run([layer], {given.name: empty})
+            empty = np.zeros(shape, np.float16 if image_input.type == "tensor(float16)" else np.float32)
+            (values,) = self._session.run([layer], {image_input.name: empty})
             probes.append((size, np.shape(values)))
         layout = layout_of(probes, self._channels_last)
         if layout is None:
@@ -516,8 +516,8 @@ class Runner:
             n_channels = self.describe(np.zeros((8, 8), np.uint8))[0].shape[1]
             return np.empty((0, n_channels), np.float32), np.empty((0, 2), np.float32)
         pixels = shrunk(pixels, how.get("max_side"))
-        own = input_size(pixels.shape[0], pixels.shape[1], how["side"], self._layout.stride)
-        height, width = self._size or own
+        computed = input_size(pixels.shape[0], pixels.shape[1], how["side"], self._layout.stride)
+        height, width = self._size or computed
         pixels = resized(pixels, height, width)
         if pixels.ndim == 2:
             pixels = np.repeat(pixels[:, :, np.newaxis], 3, axis=2)
@@ -525,10 +525,10 @@ class Runner:
         for plane, mean, std in zip(planes, how["mean"], how["std"], strict=True):
             plane -= np.float32(255 * mean)
             plane *= np.float32(1 / (255 * std))
-        given = np.moveaxis(planes, 0, 2) if self._channels_last else planes
-        given = np.ascontiguousarray(given[np.newaxis], self._type)
+        batch = np.moveaxis(planes, 0, 2) if self._channels_last else planes
+        batch = np.ascontiguousarray(batch[np.newaxis], self._type)
         try:
-            (values,) = self._session.run([how["layer"]], {self._input: given})
+            (values,) = self._session.run([how["layer"]], {self._input: batch})
         except Exception as error:  # the exceptions of ONNX Runtime have no common base
             raise NetworkError(f"The network fails on an input of {height} x {width} pixels: {error}") from error
         vectors = self._layout.vectors(values, height, width)
@@ -537,18 +537,18 @@ class Runner:
         return vectors.reshape(rows * columns, -1), np.stack([x.ravel(), y.ravel()], axis=1).astype(np.float32)
 
 
-def _check_parameters(given: Mapping[str, Any]) -> None:
+def _check_parameters(parameters: Mapping[str, Any]) -> None:
     """Raise an error for parameters that a model file should not have: they say how much memory an image takes."""
-    side, most = given["side"], given.get("max_side")
-    sound = isinstance(given["network"], str) and isinstance(given["layer"], str)
+    side, most = parameters["side"], parameters.get("max_side")
+    sound = isinstance(parameters["network"], str) and isinstance(parameters["layer"], str)
     sound = sound and type(side) is int and LEAST_SIDE <= side <= MOST_SIDE
     sound = sound and (most is None or (type(most) is int and most > 0))
     for name, least in (("mean", -MOST_SHIFT), ("std", 0)):
-        three = given[name]
+        three = parameters[name]
         sound = sound and isinstance(three, (list, tuple)) and len(three) == 3
         sound = sound and all(type(one) in (int, float) and least < one <= MOST_SHIFT for one in three)
     if not sound:
-        raise NetworkError(f"The parameters of the network cannot be {dict(given)!r:.300}.")
+        raise NetworkError(f"The parameters of the network cannot be {dict(parameters)!r:.300}.")
 
 
 def _adds(content: bytes, layer: str) -> int:

@@ -131,7 +131,7 @@ def test_kernel_matrices_on_a_device():
 @pytest.mark.parametrize("product", [False, True], ids=["words", "feature"])
 def test_an_entry_is_all_that_a_new_kernel_needs(monkeypatch, xp, product):
     """For matrices and for merging; nothing else is touched, and commands take no kernel."""
-    words = {"words": lambda x, z: np.sqrt(x * z) / 2, "own": lambda x: x / 2}
+    words = {"words": lambda x, z: np.sqrt(x * z) / 2, "diagonal": lambda x: x / 2}
     if product:
         words["feature"] = lambda X: (X.sqrt() if sp.issparse(X) else np.sqrt(X)) / np.sqrt(2)
     monkeypatch.setitem(KERNELS, "half", Kernel(**words))

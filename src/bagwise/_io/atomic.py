@@ -194,8 +194,8 @@ def sweep(folder: str | os.PathLike[str], name: str | None = None) -> None:
     start = "." if name is None else f".{_short(name)}."
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
-            found = _PART.search(entry.name, len(start) - 1) if entry.name.startswith(start) else None
-            if found is None or (name is not None and found.start() != len(start) - 1):  # of a longer name
+            match = _PART.search(entry.name, len(start) - 1) if entry.name.startswith(start) else None
+            if match is None or (name is not None and match.start() != len(start) - 1):  # of a longer name
                 continue
             with suppress(OSError):  # others may sweep at the same time, or it may not be removed by this user
                 if time.time() - entry.stat(follow_symlinks=False).st_mtime > _OLD:

@@ -44,10 +44,10 @@ def is_url(path: Any) -> bool:
     """
     if isinstance(path, Url):
         return True
-    found = _URL.match(path) if isinstance(path, str) else None
-    if found is None or _is_local(path) or names_table(path):
+    match = _URL.match(path) if isinstance(path, str) else None
+    if match is None or _is_local(path) or names_table(path):
         return False
-    return found[1] == "://" or not os.path.lexists(path)  # a file may be named a::b
+    return match[1] == "://" or not os.path.lexists(path)  # a file may be named a::b
 
 
 def names_table(path: str) -> bool:
@@ -67,8 +67,8 @@ def as_place(path: Any, options: Mapping[str, Any] | None = None) -> Any:
         return Url(path, dict(options or {}))
     if options:
         raise BagwiseError(f"storage_options= are for URLs, such as s3://bucket/folder; got {os.fspath(path)!r}.")
-    found = _URL.match(path) if isinstance(path, str) else None
-    if found is not None and found[1] == "://":
+    match = _URL.match(path) if isinstance(path, str) else None
+    if match is not None and match[1] == "://":
         return unquote(urlsplit(path).path) if path.startswith("file:///") else path.split("://", 1)[1]
     return path
 

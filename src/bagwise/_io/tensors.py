@@ -423,7 +423,7 @@ def _read_tensor(
 
 def _check_values(name: str, spec: TensorSpec, array: NDArray[Any], checksum: str) -> None:
     """Check the values of a tensor, some rows at a time, and its checksum."""
-    found = 0
+    computed = 0
     for rows in _row_pieces(array):
         if array.dtype.kind == "b" and rows.view(np.uint8).max(initial=0) > 1:
             raise BagwiseError(f"its {name} holds the byte {rows.view(np.uint8).max()}; expected 0 and 1.")
@@ -433,10 +433,10 @@ def _check_values(name: str, spec: TensorSpec, array: NDArray[Any], checksum: st
             raise BagwiseError(f"its {name} holds {rows.min()}; expected at least {spec.low}.")
         if spec.high is not None and rows.size and rows.max() > spec.high:
             raise BagwiseError(f"its {name} holds {rows.max()}; expected at most {spec.high}.")
-        found = zlib.crc32(rows.data, found)
-    if f"{found:08x}" != checksum:
+        computed = zlib.crc32(rows.data, computed)
+    if f"{computed:08x}" != checksum:
         raise BagwiseError(
-            f"the checksum of its {name} is {found:08x}; expected {checksum:.40}: its bytes are not those written."
+            f"the checksum of its {name} is {computed:08x}; expected {checksum:.40}: its bytes are not those written."
         )
 
 
@@ -465,8 +465,8 @@ class PackedStrings:
     def take(self, numbers: NDArray[np.int64]) -> NDArray[np.object_]:
         """Return some of the strings, reading no others."""
         strings = np.empty(numbers.shape, dtype=object)
-        for place, number in np.ndenumerate(numbers):
-            strings[place] = _decode(bytes(self.text[self.offsets[number] : self.offsets[number + 1]]), number)
+        for position, number in np.ndenumerate(numbers):
+            strings[position] = _decode(bytes(self.text[self.offsets[number] : self.offsets[number + 1]]), number)
         return strings
 
     def tolist(self) -> list[str]:

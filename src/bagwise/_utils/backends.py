@@ -31,8 +31,8 @@ class Codebooks(Protocol):
     def to_host(self, result: Any) -> Any:
         """Return a result on the host."""
 
-    def where_given(self, result: Any, given: Any) -> Any:
-        """Return a result where the input `given` lives."""
+    def where_given(self, result: Any, like: Any) -> Any:
+        """Return a result where the array `like` lives."""
 
     def Distances(self, codebook: Any, *, bipolar: bool = False) -> Any:
         """Make the distances to the words of a codebook, see `WordDistances`."""

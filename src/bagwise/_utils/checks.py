@@ -71,10 +71,10 @@ def as_numpy(values: Any) -> NDArray[Any]:
     return np.asarray(to_host(values))
 
 
-def as_dtype(dtype: Any, given: NDArray[Any]) -> np.dtype[Any]:
-    """Resolve the `dtype` parameter; None is the type of `given`."""
+def as_dtype(dtype: Any, array: NDArray[Any]) -> np.dtype[Any]:
+    """Resolve the `dtype` parameter; None is the type of `array`."""
     try:
-        wanted = (given.dtype if dtype is None else np.dtype(dtype)).newbyteorder("=")
+        wanted = (array.dtype if dtype is None else np.dtype(dtype)).newbyteorder("=")
     except TypeError as error:
         raise BagwiseError(f"dtype={dtype!r} is not a type of numbers: {error}.") from error
     if wanted not in TYPE_NAMES:
@@ -88,30 +88,30 @@ def as_values(values: Any, dtype: Any, where: str = "values", xp: Any = np) -> N
 
     `xp` is the module of the array, see `bagwise._utils.devices`.
     """
-    given = as_numpy(values) if xp is np else to_device(values, xp)
-    if given.ndim != 2:
+    array = as_numpy(values) if xp is np else to_device(values, xp)
+    if array.ndim != 2:
         raise BagwiseError(
-            f"{where} must have two dimensions, one row per item; got shape {given.shape}. "
+            f"{where} must have two dimensions, one row per item; got shape {array.shape}. "
             "For items that are single numbers use reshape(-1, 1)."
         )
-    if given.dtype.kind not in "fiub":
-        raise BagwiseError(f"{where} must be real numbers, got {given.dtype}.")
-    wanted = as_dtype(dtype, given)
-    if wanted.kind in "iu" and given.dtype.kind == "f":
+    if array.dtype.kind not in "fiub":
+        raise BagwiseError(f"{where} must be real numbers, got {array.dtype}.")
+    wanted = as_dtype(dtype, array)
+    if wanted.kind in "iu" and array.dtype.kind == "f":
         raise BagwiseError(
-            f"{where} are {given.dtype} and would be truncated to {wanted}. Round them first, or use a float dtype."
+            f"{where} are {array.dtype} and would be truncated to {wanted}. Round them first, or use a float dtype."
         )
     with np.errstate(over="ignore"):  # what does not fit becomes infinite and is reported below
-        converted = to_device(given, xp, wanted)
-    _check_numbers(given, converted, where)
+        converted = to_device(array, xp, wanted)
+    _check_numbers(array, converted, where)
     return converted
 
 
-def _check_numbers(given: NDArray[Any], converted: NDArray[Any], where: str) -> None:
+def _check_numbers(array: NDArray[Any], converted: NDArray[Any], where: str) -> None:
     if converted.dtype.kind == "f":
         sound, what = lambda rows: np.isfinite(converted[rows]), "finite numbers"
-    elif converted.dtype != given.dtype:
-        sound, what = lambda rows: converted[rows] == given[rows], f"within the range of {converted.dtype}"
+    elif converted.dtype != array.dtype:
+        sound, what = lambda rows: converted[rows] == array[rows], f"within the range of {converted.dtype}"
     else:
         return
     step = max(1, (_DEVICE_PIECE if is_on_device(converted) else _PIECE) // max(1, converted.shape[1]))
@@ -119,7 +119,7 @@ def _check_numbers(given: NDArray[Any], converted: NDArray[Any], where: str) -> 
         fits = sound(slice(start, start + step))
         if not fits.all():
             row, column = np.unravel_index(int(np.argmin(fits)), fits.shape)
-            number = given[start + row, column]
+            number = array[start + row, column]
             raise BagwiseError(
                 f"{where} must be {what}, but row {start + row}, column {column} is {number} "
                 f"(held as {converted.dtype}). Remove or replace such rows first."
@@ -128,16 +128,16 @@ def _check_numbers(given: NDArray[Any], converted: NDArray[Any], where: str) -> 
 
 def as_offsets(offsets: Any, n_rows: int) -> NDArray[np.int64]:
     """Return offsets as int64; they must increase from 0 to `n_rows` (equal ones are empty bags)."""
-    given = as_numpy(offsets)
-    if given.ndim != 1 or len(given) == 0 or given.dtype.kind not in "iu":
+    array = as_numpy(offsets)
+    if array.ndim != 1 or len(array) == 0 or array.dtype.kind not in "iu":
         raise BagwiseError(
             "offsets must be a list of integers, one more than there are bags; "
-            f"got shape {given.shape} of {given.dtype}."
+            f"got shape {array.shape} of {array.dtype}."
         )
-    starts = np.array(given, dtype=np.int64)
+    starts = np.array(array, dtype=np.int64)
     if starts[0] != 0 or starts[-1] != n_rows:
         raise BagwiseError(
-            f"offsets must go from 0 to the number of rows, {n_rows}; they go from {given[0]} to {given[-1]}."
+            f"offsets must go from 0 to the number of rows, {n_rows}; they go from {array[0]} to {array[-1]}."
         )
     falls = np.flatnonzero(starts[1:] < starts[:-1])
     if len(falls):
@@ -148,22 +148,22 @@ def as_offsets(offsets: Any, n_rows: int) -> NDArray[np.int64]:
 
 def as_positions(positions: Any, n_rows: int, where: str = "positions") -> NDArray[np.float32]:
     """Return positions as a C-contiguous matrix of x and y in [0, 1]."""
-    given = as_numpy(positions)
-    if given.size == 0 and n_rows == 0:
+    array = as_numpy(positions)
+    if array.size == 0 and n_rows == 0:
         return np.empty((0, 2), dtype=np.float32)
-    if given.shape != (n_rows, 2) or given.dtype.kind not in "fiub":
+    if array.shape != (n_rows, 2) or array.dtype.kind not in "fiub":
         raise BagwiseError(
             f"{where} must have one row (x, y) of numbers per item, shape ({n_rows}, 2); "
-            f"got shape {given.shape} of {given.dtype}."
+            f"got shape {array.shape} of {array.dtype}."
         )
-    inside = (given >= 0) & (given <= 1)
+    inside = (array >= 0) & (array <= 1)
     if not inside.all():
         row = int(np.argmin(inside.all(axis=1)))
         raise BagwiseError(
-            f"{where} must lie in [0, 1] x [0, 1], but row {row} is {tuple(given[row].tolist())}. "
+            f"{where} must lie in [0, 1] x [0, 1], but row {row} is {tuple(array[row].tolist())}. "
             "Divide x by the width and y by the height."
         )
-    return np.ascontiguousarray(given, dtype=np.float32)
+    return np.ascontiguousarray(array, dtype=np.float32)
 
 
 def generator(random_state: Any) -> np.random.Generator:
@@ -205,9 +205,9 @@ def reset_fitted(estimator: Any) -> None:
 
 def frozen(array: ArrayLike) -> NDArray[Any]:
     """Return a read-only copy."""
-    held: NDArray[Any] = np.array(array, order="C")
-    held.setflags(write=False)
-    return held
+    copy: NDArray[Any] = np.array(array, order="C")
+    copy.setflags(write=False)
+    return copy
 
 
 def json_copy(value: Any, name: str) -> Any:
@@ -229,11 +229,11 @@ def checked_names(names: Any, what: str, *, unique: bool) -> tuple[str, ...]:
     """Check a list of strings."""
     if isinstance(names, (str, bytes)) or not hasattr(names, "__iter__"):
         raise BagwiseError(f"{what} must be a list of strings, got {names!r:.100}.")
-    given = tuple(names)
-    for number, name in enumerate(given):
+    listed = tuple(names)
+    for number, name in enumerate(listed):
         if not isinstance(name, str):
             raise BagwiseError(f"{what} must be strings, but entry {number} is {name!r:.100}. Use str(...) first.")
-    plain = tuple(map(str, given))  # numpy.str_ becomes str
+    plain = tuple(map(str, listed))  # numpy.str_ becomes str
     if unique and len(set(plain)) < len(plain):
         repeated = Counter(plain).most_common(1)[0][0]
         raise BagwiseError(f"{what} must be unique, but {repeated!r:.100} occurs more than once.")

@@ -92,9 +92,9 @@ def to_host(array: Any) -> Any:
     return array.get() if hasattr(array, "get") else np.asarray(array)
 
 
-def where_given(result: Any, given: Any) -> Any:
-    """Return a result where the input `given` lives: on the host unless that is on a device."""
-    return result if is_on_device(given) else to_host(result)
+def where_given(result: Any, like: Any) -> Any:
+    """Return a result where the array `like` lives: on the host unless that is on a device."""
+    return result if is_on_device(like) else to_host(result)
 
 
 def free_device_memory() -> int:

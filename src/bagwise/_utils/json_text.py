@@ -39,7 +39,7 @@ def check_depth(value: Any) -> None:
     level = [value]
     for _ in range(_DEEPEST):
         inside = (one.values() if isinstance(one, dict) else one for one in level)
-        level = [one for held in inside for one in held if isinstance(one, (dict, list, tuple))]
+        level = [one for children in inside for one in children if isinstance(one, (dict, list, tuple))]
         if not level:
             return
     raise ValueError(f"it is nested in more than {_DEEPEST} lists and objects")

@@ -142,12 +142,12 @@ def check_size(X: Any, name: str = "X", largest: float = np.inf) -> None:
     values = X.data if sp.issparse(X) else X
     if values.dtype.kind != "f" or values.size == 0:
         return
-    found = max(float(values.max()), -float(values.min()))
+    extreme = max(float(values.max()), -float(values.min()))
     usual = _LARGEST.get(values.dtype.itemsize, 1e100)
     most = min(usual, largest)
-    if np.isfinite(found) and (found > most or 0 < found < 1 / usual):
+    if np.isfinite(extreme) and (extreme > most or 0 < extreme < 1 / usual):
         raise BagwiseError(
-            f"The largest absolute value of {name} is {found:g}; products of such values cannot be represented. "
+            f"The largest absolute value of {name} is {extreme:g}; products of such values cannot be represented. "
             f"Accepted: up to {most:g} ({values.dtype}), and at least one above {1 / usual:g}. Scale {name}, for "
             "example by dividing it by its largest value."
         )
@@ -204,9 +204,9 @@ def first_not_finite(X: Any) -> tuple[int, int, float] | None:
     # the minimum is NaN if there is one, and needs no boolean array
     if values.size == 0 or (np.isfinite(values.min()) and np.isfinite(values.max())):
         return None
-    place = int(np.argmin(np.isfinite(values)))
+    position = int(np.argmin(np.isfinite(values)))
     if sp.issparse(X):
-        row, column = int(np.searchsorted(X.indptr, place, side="right")) - 1, int(X.indices[place])
+        row, column = int(np.searchsorted(X.indptr, position, side="right")) - 1, int(X.indices[position])
     else:
-        row, column = divmod(place, X.shape[1])
-    return row, column, float(values.flat[place])
+        row, column = divmod(position, X.shape[1])
+    return row, column, float(values.flat[position])

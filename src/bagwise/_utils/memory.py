@@ -52,13 +52,13 @@ def parse_size(size: int | float | str) -> int:
 
 def free_memory() -> int | None:
     """Return the available memory in bytes; None if it is unknown. Obeys the limit of a container (cgroup) on Linux."""
-    found = []
+    limits = []
     try:
         meminfo = Path("/proc/meminfo").read_text()
-        found.append(int(re.search(r"^MemAvailable:\s+(\d+) kB", meminfo, re.MULTILINE)[1]) * 1024)  # type: ignore[index]
+        limits.append(int(re.search(r"^MemAvailable:\s+(\d+) kB", meminfo, re.MULTILINE)[1]) * 1024)  # type: ignore[index]
     except (OSError, TypeError):
         try:
-            found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+            limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
         except (AttributeError, OSError, ValueError):
             return None
     for limit_file, used_file in (
@@ -71,8 +71,8 @@ def free_memory() -> int | None:
         except OSError:
             continue
         if limit.isdigit():
-            found.append(max(int(limit) - int(used) + _reclaimable(limit_file), 0))
-    return min(found)
+            limits.append(max(int(limit) - int(used) + _reclaimable(limit_file), 0))
+    return min(limits)
 
 
 def _reclaimable(limit_file: str) -> int:
@@ -81,8 +81,8 @@ def _reclaimable(limit_file: str) -> int:
         text = Path(limit_file).with_name("memory.stat").read_text()
     except OSError:
         return 0
-    found = re.search(r"^(?:total_)?inactive_file (\d+)", text, re.MULTILINE)
-    return int(found[1]) if found else 0
+    match = re.search(r"^(?:total_)?inactive_file (\d+)", text, re.MULTILINE)
+    return int(match[1]) if match else 0
 
 
 def give_back_memory() -> None:

@@ -147,9 +147,9 @@ class Record:
         -------
         parameters : dict
         """
-        own = {name: getattr(self, name) for name in list(inspect.signature(type(self).__init__).parameters)[1:]}
-        parts = ((name, value) for name, value in own.items() if deep and hasattr(value, "get_params"))
-        return own | {f"{name}__{part}": value for name, one in parts for part, value in one.get_params().items()}
+        values = {name: getattr(self, name) for name in list(inspect.signature(type(self).__init__).parameters)[1:]}
+        parts = ((name, value) for name, value in values.items() if deep and hasattr(value, "get_params"))
+        return values | {f"{name}__{part}": value for name, one in parts for part, value in one.get_params().items()}
 
     def set_params(self, **parameters: Any) -> Self:
         """Change parameters.
@@ -176,9 +176,9 @@ class Record:
 
     def __repr__(self) -> str:
         defaults = inspect.signature(type(self).__init__).parameters
-        given = {
+        changed = {
             name: value
             for name, value in self.get_params(deep=False).items()
             if repr(value) != repr(defaults[name].default)
         }
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in given.items())})"
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in changed.items())})"

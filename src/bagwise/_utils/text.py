@@ -163,8 +163,8 @@ def english_stop_words() -> frozenset[str]:
     >>> "the" in english_stop_words()
     True
     """
-    found = find_spec("sklearn")
-    path = Path((found and found.origin) or "").with_name("feature_extraction") / "_stop_words.py"
+    spec = find_spec("sklearn")
+    path = Path((spec and spec.origin) or "").with_name("feature_extraction") / "_stop_words.py"
     if "sklearn" not in sys.modules and path.is_file():
         words = runpy.run_path(str(path)).get("ENGLISH_STOP_WORDS")
         if isinstance(words, frozenset):

@@ -35,14 +35,14 @@ def validate_data(
     estimator: Any, X: Any, y: Any = "no_validation", *, largest: float | None = np.inf, **checks: Any
 ) -> Any:
     """Check the data of an estimator as `sklearn.utils.validation.validate_data` does; see above for what it adds."""
-    given = {} if isinstance(y, str) and y == "no_validation" else {"y": y}
-    for name, values in {"X": X, **given}.items():
+    labels = {} if isinstance(y, str) and y == "no_validation" else {"y": y}
+    for name, values in {"X": X, **labels}.items():
         refuse_dates(values, name)
     if not checks.get("skip_check_array"):
         X = _well_formed(X, checks.get("accept_sparse"))
-    checked = _in_range(sklearn_checks.validate_data, estimator, X, **given, **checks)
+    checked = _in_range(sklearn_checks.validate_data, estimator, X, **labels, **checks)
     if largest is not None and not checks.get("skip_check_array"):
-        check_size(checked[0] if given and y is not None else checked, largest=largest)
+        check_size(checked[0] if labels and y is not None else checked, largest=largest)
     return checked
 
 
@@ -84,13 +84,13 @@ def refuse_dates(values: Any, name: str) -> None:
         return
     frame = hasattr(type(values), "dtypes") and not hasattr(type(values), "dtype")
     types = list(values.dtypes) if frame else [values.dtype] if hasattr(values, "dtype") else []
-    found = next((str(kind) for kind in types if str(kind).lower().startswith(_DATES_BY_NAME)), None)
+    dates = next((str(kind) for kind in types if str(kind).lower().startswith(_DATES_BY_NAME)), None)
     listed = isinstance(values, (list, tuple)) or (isinstance(values, np.ndarray) and values.dtype == object)
     if listed or any(str(kind) == "object" for kind in types):
-        found = next((type(value).__name__ for value in _single(values) if isinstance(value, _DATES)), found)
-    if found is not None:
+        dates = next((type(value).__name__ for value in _single(values) if isinstance(value, _DATES)), dates)
+    if dates is not None:
         raise BagwiseError(
-            f"{name} has dates or times ({found}), which are not numbers here. Convert them first to what is meant, "
+            f"{name} has dates or times ({dates}), which are not numbers here. Convert them first to what is meant, "
             "such as days since the first of them, or to strings if they are labels."
         )
 

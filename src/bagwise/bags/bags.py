@@ -102,9 +102,9 @@ class Bags:
         *,
         dtype: DTypeLike | None = np.float32,
     ) -> None:
-        held = as_values(values, dtype)
-        starts = as_offsets(offsets, len(held))
-        self._set(held, starts, None if positions is None else as_positions(positions, len(held)))
+        matrix = as_values(values, dtype)
+        starts = as_offsets(offsets, len(matrix))
+        self._set(matrix, starts, None if positions is None else as_positions(positions, len(matrix)))
 
     @classmethod
     def from_list(
@@ -161,12 +161,12 @@ class Bags:
         offsets = offsets_of(lengths)
         if positions is None:
             return cls(values, offsets, dtype=dtype)
-        places = [as_numpy(place) for place in positions]
+        places = [as_numpy(xy) for xy in positions]
         if len(places) != len(parts):
             raise BagwiseError(f"positions must be a list with one entry per bag, {len(parts)}; got {len(places)}.")
         checked = [
-            as_positions(place, length, f"positions of bag {i}")
-            for i, (place, length) in enumerate(zip(places, lengths.tolist(), strict=True))
+            as_positions(xy, length, f"positions of bag {i}")
+            for i, (xy, length) in enumerate(zip(places, lengths.tolist(), strict=True))
         ]
         return cls(values, offsets, np.concatenate(checked) if checked else np.empty((0, 2)), dtype=dtype)
 
@@ -272,21 +272,21 @@ class Bags:
         -------
         bags : Bags
         """
-        given = list(parts)
-        if not given:
+        bags = list(parts)
+        if not bags:
             raise BagwiseError("concatenate needs at least one Bags, got an empty list.")
-        for i, part in enumerate(given):
+        for i, part in enumerate(bags):
             if not isinstance(part, Bags):
                 raise BagwiseError(
                     f"concatenate takes Bags, but part {i} is {type(part).__name__}. See Bags.from_list."
                 )
-            if part.n_features != given[0].n_features:
-                raise BagwiseError(f"Part {i} has {part.n_features} features, but part 0 has {given[0].n_features}.")
-            if (part.positions is None) != (given[0].positions is None):
+            if part.n_features != bags[0].n_features:
+                raise BagwiseError(f"Part {i} has {part.n_features} features, but part 0 has {bags[0].n_features}.")
+            if (part.positions is None) != (bags[0].positions is None):
                 raise BagwiseError(f"Part {i} and part 0 differ: one has positions, the other has none.")
-        offsets = offsets_of(np.concatenate([part.lengths for part in given]))
-        values = np.concatenate([part.values for part in given])
-        places = [part.positions for part in given if part.positions is not None]
+        offsets = offsets_of(np.concatenate([part.lengths for part in bags]))
+        values = np.concatenate([part.values for part in bags])
+        places = [part.positions for part in bags if part.positions is not None]
         return cls._wrap(values, offsets, np.concatenate(places) if places else None)
 
     @property

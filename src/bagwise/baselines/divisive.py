@@ -226,9 +226,9 @@ class DivisiveMerger(GroupTransformer, BaseEstimator):
 def _number_by_first_word(labels: NDArray[np.int64]) -> NDArray[np.int64]:
     """Number the groups that have words from 0, in the order of their first words."""
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
-    place = np.empty(len(first), dtype=np.int64)
-    place[np.argsort(first)] = np.arange(len(first))
-    return place[inverse.reshape(-1)]
+    rank = np.empty(len(first), dtype=np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return rank[inverse.reshape(-1)]
 
 
 def _split(labels: NDArray[np.int64], n_groups: int) -> NDArray[np.int64]:

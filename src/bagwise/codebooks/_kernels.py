@@ -160,8 +160,8 @@ def pool_sparse(starts, words, weights, groups, maximum, out):
 
 
 @njit(cache=True, nogil=True)
-def nearest_few(products, norms, words, found):
-    """``d = products + norms; words = argsort(d, kind="stable")[:, :k]; found = take_along_axis(d, words, 1)``.
+def nearest_few(products, norms, words, distances):
+    """``d = products + norms; words = argsort(d, kind="stable")[:, :k]; distances = take_along_axis(d, words, 1)``.
 
     k is the width of `words`; `products` are overwritten by d. Cost O(n K) and O(k) for each word that enters the list.
     """
@@ -172,23 +172,23 @@ def nearest_few(products, norms, words, found):
             row[j] += norms[j]
         for first in range(0, n_words, _TOGETHER):
             last = min(first + _TOGETHER, n_words)
-            if filled == k and not _some_below(row[first:last], found[i, k - 1]):
+            if filled == k and not _some_below(row[first:last], distances[i, k - 1]):
                 continue
             for j in range(first, last):
                 distance = row[j]
-                if filled == k and not distance < found[i, k - 1]:
+                if filled == k and not distance < distances[i, k - 1]:
                     continue
-                place = filled if filled < k else k - 1
-                while place > 0 and distance < found[i, place - 1]:
-                    found[i, place], words[i, place] = found[i, place - 1], words[i, place - 1]
-                    place -= 1
-                found[i, place], words[i, place] = distance, j
+                position = filled if filled < k else k - 1
+                while position > 0 and distance < distances[i, position - 1]:
+                    distances[i, position], words[i, position] = distances[i, position - 1], words[i, position - 1]
+                    position -= 1
+                distances[i, position], words[i, position] = distance, j
                 filled = min(filled + 1, k)
 
 
 @njit(cache=True, nogil=True)
-def exact_few(values, codebook, words, found):
-    """``found = ((values[:, None] - codebook[words]) ** 2).sum(axis=2)`` in float64, in the order of the numbers.
+def exact_few(values, codebook, words, distances):
+    """``distances = ((values[:, None] - codebook[words]) ** 2).sum(axis=2)`` in float64, in the order of the numbers.
 
     Cost O(n k D).
     """
@@ -199,7 +199,7 @@ def exact_few(values, codebook, words, found):
             for j in range(values.shape[1]):
                 difference = np.float64(values[i, j]) - np.float64(codebook[word, j])
                 total += difference * difference
-            found[i, p] = total
+            distances[i, p] = total
 
 
 @njit(cache=True, nogil=True)
@@ -263,9 +263,9 @@ def lasso_codes(gram, products, threshold, tolerance, max_steps, codes):
         for step_number in range(1, max_steps + 1):
             best, change = -1, tolerance
             for j in range(n_words):
-                own = gram[j, j]
-                if own > 0.0 and (code[j] != 0.0 or abs(slopes[j]) > threshold):
-                    step = _soft_threshold(slopes[j] + own * code[j], threshold) / own - code[j]
+                curvature = gram[j, j]
+                if curvature > 0.0 and (code[j] != 0.0 or abs(slopes[j]) > threshold):
+                    step = _soft_threshold(slopes[j] + curvature * code[j], threshold) / curvature - code[j]
                     if abs(step) > abs(change):
                         best, change = j, step
             if best < 0:

@@ -192,7 +192,7 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
         self._steps()
         random = generator(self.random_state)
         vectors, n_bags, n_rows = sample_vectors(X, self.n_samples, random)
-        found = kmeans_words(
+        learned = kmeans_words(
             encoder.compared(vectors),
             self.n_words,
             n_init=self.n_init,
@@ -202,10 +202,10 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
             n_jobs=self.n_jobs,
             device=self.device,
         )
-        self.codebook_ = found.words
-        self.inertia_ = found.inertia
-        self.n_iter_ = found.n_iter
-        self.n_features_in_ = found.words.shape[1]
+        self.codebook_ = learned.words
+        self.inertia_ = learned.inertia
+        self.n_iter_ = learned.n_iter
+        self.n_features_in_ = learned.words.shape[1]
         if self.sparse_output != "auto":
             self.sparse_output_ = bool(self.sparse_output)
         elif encoder.n_entries is None:
@@ -229,11 +229,11 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
             One column per cell and word; for "vlad", D columns per cell and word.
         """
         check_is_fitted(self)
-        place, grids, steps = backend("codebooks", self.device), resolve_pyramid(self.pyramid), self._steps()
-        encoder = as_encoder(self.assignment).on(place.array(self.codebook_), place.Distances)
+        module, grids, steps = backend("codebooks", self.device), resolve_pyramid(self.pyramid), self._steps()
+        encoder = as_encoder(self.assignment).on(module.array(self.codebook_), module.Distances)
         pooling, n_threads = resolve_pooling(self.pooling, encoder), number_of_threads(self.n_jobs)
         parts = [
-            normalize_rows(place.pooled(batch, encoder, pooling, grids, self.sparse_output_, n_threads), steps)
+            normalize_rows(module.pooled(batch, encoder, pooling, grids, self.sparse_output_, n_threads), steps)
             for batch in self._batches(X)
         ]
         if not parts:
@@ -255,13 +255,13 @@ class BagOfFeatures(TransformerMixin, BaseEstimator):
             One array per bag, as long as the bag.
         """
         check_is_fitted(self)
-        place, compared = backend("codebooks", self.device), as_encoder(self.assignment).compared
-        table, n_threads = place.Distances(place.array(self.codebook_)), number_of_threads(self.n_jobs)
-        found: list[NDArray[np.intp]] = []
+        module, compared = backend("codebooks", self.device), as_encoder(self.assignment).compared
+        table, n_threads = module.Distances(module.array(self.codebook_)), number_of_threads(self.n_jobs)
+        words_by_bag: list[NDArray[np.intp]] = []
         for batch in self._batches(X):
-            words = place.to_host(place.assign(place.array(compared(batch.values)), table, n_threads)[0])
-            found += np.split(words, batch.offsets[1:-1])[: len(batch)]
-        return found
+            words = module.to_host(module.assign(module.array(compared(batch.values)), table, n_threads)[0])
+            words_by_bag += np.split(words, batch.offsets[1:-1])[: len(batch)]
+        return words_by_bag
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
         """Name the columns: word0, word1 and so on; 2x2_r0c1_word0 in a pyramid; word0_0, word0_1 for VLAD.

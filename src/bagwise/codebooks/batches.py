@@ -91,19 +91,19 @@ def _rows_as_bags(X: Any) -> Bags:
 
 
 def _gathered(arrays: Iterator[Any]) -> Iterator[Bags]:
-    held: list[NDArray[Any]] = []
+    waiting: list[NDArray[Any]] = []
     n_rows, width = 0, None
     for array in arrays:
         part = as_numpy(array)
-        held.append(part)
+        waiting.append(part)
         n_rows += len(part) if part.ndim else 0
         if part.ndim == 2 and part.shape[1]:
             width = part.shape[1]
-        if n_rows >= _BATCH_ROWS or len(held) >= _BATCH_BAGS:
-            yield Bags.from_list(held, n_features=width, dtype=None)
-            held, n_rows = [], 0
-    if held:
-        yield Bags.from_list(held, n_features=width, dtype=None)
+        if n_rows >= _BATCH_ROWS or len(waiting) >= _BATCH_BAGS:
+            yield Bags.from_list(waiting, n_features=width, dtype=None)
+            waiting, n_rows = [], 0
+    if waiting:
+        yield Bags.from_list(waiting, n_features=width, dtype=None)
 
 
 def sample_vectors(bags: Any, n_samples: int, random: np.random.Generator) -> tuple[NDArray[Any], int, int]:
@@ -154,20 +154,20 @@ class Reservoir:
                 self._shrink()
 
     def _shrink(self) -> None:
-        keys = np.concatenate([own for own, _ in self._held])
+        keys = np.concatenate([part_keys for part_keys, _ in self._held])
         kept = np.arange(len(keys))
         if len(keys) > self._k:
             kept = np.sort(np.argpartition(keys, self._k - 1)[: self._k])
             self._limit = float(keys[kept].max())
-        ends = np.cumsum([len(own) for own, _ in self._held])
+        ends = np.cumsum([len(part_keys) for part_keys, _ in self._held])
         parts = np.searchsorted(ends, kept, side="right")
         chosen = kept - np.concatenate([[0], ends])[parts]
         # from part to part, so that all are not held twice
         dtype = np.result_type(*(vectors.dtype for _, vectors in self._held))
         vectors = np.empty((len(kept), self._held[0][1].shape[1]), dtype)
         for number in range(len(self._held)):
-            own = parts == number
-            vectors[own] = self._held[number][1][chosen[own]]
+            here = parts == number
+            vectors[here] = self._held[number][1][chosen[here]]
         self._held, self._n_held = [(keys[kept], vectors)], len(kept)
 
     def vectors(self) -> NDArray[Any]:

@@ -80,7 +80,7 @@ class CentreSearch:
         self._run(kernels.nearer_by_bounds, centres, distances)
         return distances
 
-    def _run(self, kernel: Callable[..., None], centres: NDArray[Any], found: NDArray[Any]) -> None:
+    def _run(self, kernel: Callable[..., None], centres: NDArray[Any], results: NDArray[Any]) -> None:
         """Compute bounds, and let the kernel write what it finds by them, block by block."""
         wide = centres.astype(np.float64)
         norms = np.einsum("ij,ij->i", wide, wide)
@@ -97,7 +97,7 @@ class CentreSearch:
             for first in range(start, stop, n_rows):
                 rows = slice(first, min(first + n_rows, stop))
                 block = np.matmul(self._left[rows], right, out=bounds[: rows.stop - first])
-                kernel(self._points[rows], self._squares[rows], centres, block, epsilon, largest, found[rows])
+                kernel(self._points[rows], self._squares[rows], centres, block, epsilon, largest, results[rows])
 
         run_over_ranges(fill, len(self._points), self._n_threads, size=_TASK_ROWS)
 

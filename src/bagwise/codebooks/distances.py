@@ -35,10 +35,10 @@ def as_codebook(codebook: Any, xp: Any = np) -> NDArray[Any]:
 
 def working_values(values: Any, n_features: int, xp: Any = np) -> NDArray[Any]:
     """Check vectors: a finite matrix with as many columns as the codebook. Their type stays."""
-    held = as_values(values, None, xp=xp)
-    if held.shape[1] != n_features:
-        raise BagwiseError(f"The vectors have {held.shape[1]} features, but the words of the codebook {n_features}.")
-    return held
+    checked = as_values(values, None, xp=xp)
+    if checked.shape[1] != n_features:
+        raise BagwiseError(f"The vectors have {checked.shape[1]} features, but the words of the codebook {n_features}.")
+    return checked
 
 
 class WordDistances:
@@ -71,19 +71,19 @@ class WordDistances:
         shifted, products = np.empty((most, values.shape[1]), dtype), np.empty((most, len(self.codebook)), dtype)
         for start in range(0, len(values), self.n_rows):
             rows = slice(start, min(start + self.n_rows, len(values)))
-            block, found = shifted[: rows.stop - start], products[: rows.stop - start]
+            block, block_products = shifted[: rows.stop - start], products[: rows.stop - start]
             with np.errstate(over="ignore", invalid="ignore"):
                 np.subtract(values[rows], self._mean, out=block, casting="same_kind")
                 norms = np.einsum("ij,ij->i", block, block)
             check_norms(norms, dtype, "A vector")
-            yield rows, np.matmul(block, self._factors, out=found), norms
+            yield rows, np.matmul(block, self._factors, out=block_products), norms
 
     def blocks(self, values: NDArray[Any]) -> Iterator[tuple[slice, NDArray[Any]]]:
         """Yield a slice of rows and their distances to all words, never negative; overwritten by the next block."""
-        for rows, found, norms in self._products(values):
-            found += self._norms
-            found += norms[:, np.newaxis]
-            yield rows, np.maximum(found, 0, out=found)
+        for rows, distances, norms in self._products(values):
+            distances += self._norms
+            distances += norms[:, np.newaxis]
+            yield rows, np.maximum(distances, 0, out=distances)
 
     def nearest_few(self, values: NDArray[Any], k: int) -> Iterator[tuple[slice, NDArray[np.intp], NDArray[Any]]]:
         """Yield rows, their k nearest words, nearest first and the lowest of equals, and their squared distances.
@@ -92,23 +92,23 @@ class WordDistances:
         """
         from bagwise.codebooks import _kernels as kernels  # deferred: models of texts do without numba
 
-        for rows, found, _ in self._products(values):
-            words = np.empty((len(found), k), np.intp)
-            distances, exact = np.empty(words.shape, found.dtype), np.empty(words.shape)
-            kernels.nearest_few(found, self._norms, words, distances)
+        for rows, shifted, _ in self._products(values):
+            words = np.empty((len(shifted), k), np.intp)
+            distances, exact = np.empty(words.shape, shifted.dtype), np.empty(words.shape)
+            kernels.nearest_few(shifted, self._norms, words, distances)
             kernels.exact_few(values[rows], self.codebook, words, exact)
             yield rows, words, exact
 
     def nearest(self, values: NDArray[Any], out: NDArray[np.intp], signs: NDArray[np.int8] | None = None) -> None:
         """Write the number of the nearest word of each vector, the lowest of equals, and with `bipolar` its sign."""
-        for rows, found, _ in self._products(values):
+        for rows, scores, _ in self._products(values):
             if not self.bipolar:
-                found += self._norms
-                found.argmin(axis=1, out=out[rows])
+                scores += self._norms
+                scores.argmin(axis=1, out=out[rows])
                 continue
-            np.subtract(self._norms, np.abs(found)).argmin(axis=1, out=out[rows])
+            np.subtract(self._norms, np.abs(scores)).argmin(axis=1, out=out[rows])
             if signs is not None:
-                signs[rows] = np.where(np.take_along_axis(found, out[rows, np.newaxis], 1)[:, 0] > 0, -1, 1)
+                signs[rows] = np.where(np.take_along_axis(scores, out[rows, np.newaxis], 1)[:, 0] > 0, -1, 1)
 
 
 def check_norms(norms: NDArray[Any], dtype: Any, what: str) -> None:
@@ -161,7 +161,7 @@ def assign_words(
     >>> assign_words([[0.1, 0], [4, 5], [0, 0.2]], [[0.0, 0.0], [4.0, 4.0]])
     array([0, 1, 0])
     """
-    place = backend("codebooks", device, values)
-    table = place.Distances(place.codebook(codebook))
-    held = working_values(values, table.codebook.shape[1], table.xp)
-    return place.where_given(place.assign(held, table, number_of_threads(n_jobs))[0], values)
+    module = backend("codebooks", device, values)
+    table = module.Distances(module.codebook(codebook))
+    vectors = working_values(values, table.codebook.shape[1], table.xp)
+    return module.where_given(module.assign(vectors, table, number_of_threads(n_jobs))[0], values)

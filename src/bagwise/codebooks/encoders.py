@@ -115,13 +115,13 @@ class Encoder(Record, ABC):
         import scipy.sparse as sp  # deferred: reading a model does without it
 
         words = as_codebook(codebook)
-        bound, held = self.on(words), working_values(values, words.shape[1])
-        some = held if len(held) else np.zeros((1, words.shape[1]), words.dtype)  # says whether codes are sparse
+        bound, vectors = self.on(words), working_values(values, words.shape[1])
+        some = vectors if len(vectors) else np.zeros((1, words.shape[1]), words.dtype)  # says whether codes are sparse
         with one_blas_thread():
             parts = [codes.copy() for _, codes in bound.blocks(some, **options)]
         if not sp.issparse(parts[0]):
-            return np.concatenate(parts)[: len(held)]
-        return sp.csr_array(sp.vstack(parts, format="csr")[: len(held)]).astype(words.dtype)
+            return np.concatenate(parts)[: len(vectors)]
+        return sp.csr_array(sp.vstack(parts, format="csr")[: len(vectors)]).astype(words.dtype)
 
     def pool(self, values: Any, groups: NDArray[np.intp], maximum: bool, out: NDArray[np.float64]) -> None:
         """Add the codes of vectors to the rows `groups` of histograms, or take their maximum; on the host."""
@@ -151,8 +151,8 @@ class FewEncoder(Encoder):
 
     def few(self, values: Any) -> Iterator[tuple[slice, Any, Any]]:
         """Yield rows, their words and weights."""
-        for rows, found in self.assign(values):
-            yield rows, found.words, found.weights
+        for rows, assigned in self.assign(values):
+            yield rows, assigned.words, assigned.weights
 
     def blocks(self, values: Any) -> Iterator[tuple[slice, Any]]:
         """Yield rows and their codes."""
@@ -330,9 +330,9 @@ def unit_vectors(values: Any, dtype: Any, xp: Any = np) -> tuple[Any, Any]:
     """
     units, lengths = xp.empty(values.shape, dtype), xp.empty(len(values))
     for k in range(0, len(values), _UNIT_ROWS):  # in pieces: numbers of float64 take twice the memory
-        held = values[k : k + _UNIT_ROWS].astype(np.float64)
-        lengths[k : k + _UNIT_ROWS] = own = xp.sqrt((held * held).sum(axis=1))
-        units[k : k + _UNIT_ROWS] = held / xp.where(own > 0, own, 1.0)[:, np.newaxis]
+        block = values[k : k + _UNIT_ROWS].astype(np.float64)
+        lengths[k : k + _UNIT_ROWS] = norms = xp.sqrt((block * block).sum(axis=1))
+        units[k : k + _UNIT_ROWS] = block / xp.where(norms > 0, norms, 1.0)[:, np.newaxis]
     return units, lengths
 
 
@@ -396,8 +396,8 @@ class SparseEncoder(Encoder):
                     ConvergenceWarning,
                     stacklevel=2,
                 )
-            found = sp.csr_array(codes)
-            yield rows, found if signed else abs(found)
+            signed_codes = sp.csr_array(codes)
+            yield rows, signed_codes if signed else abs(signed_codes)
 
 
 @dataclass(repr=False, unsafe_hash=True)
@@ -440,15 +440,15 @@ ENCODERS: dict[str, type[Encoder]] = {
 }
 
 
-def as_encoder(given: Any) -> Encoder:
-    """Return the encoder of a name, or of a mapping as files have it, or one that is given.
+def as_encoder(assignment: Any) -> Encoder:
+    """Return the encoder of a name or of a mapping as files have it; an encoder as it is.
 
     >>> as_encoder("soft"), as_encoder({"name": "localized", "n_neighbors": 3})
     (SoftEncoder(), LocalizedEncoder(n_neighbors=3))
     """
-    if isinstance(given, Encoder):
-        return given
-    parameters = dict(given) if isinstance(given, Mapping) else {"name": given}
+    if isinstance(assignment, Encoder):
+        return assignment
+    parameters = dict(assignment) if isinstance(assignment, Mapping) else {"name": assignment}
     name = parameters.pop("name", None)
     if not isinstance(name, str) or name not in ENCODERS:
         raise unknown_name("assignment", name, ENCODERS, "an encoder of bagwise.codebooks")

@@ -66,14 +66,14 @@ def encode_bags(
     array([[1., 2.],
            [0., 0.]])
     """
-    place = backend("codebooks", device, codebook)
-    encoder = as_encoder(assignment).on(place.codebook(codebook), place.Distances)
+    module = backend("codebooks", device, codebook)
+    encoder = as_encoder(assignment).on(module.codebook(codebook), module.Distances)
     if bags.n_rows and bags.n_features != encoder.codebook.shape[1]:
         raise BagwiseError(
             f"The bags have {bags.n_features} features, but the words of the codebook {encoder.codebook.shape[1]}."
         )
     how = resolve_pooling(pooling, encoder), resolve_pyramid(pyramid), sparse_output
-    return place.pooled(bags, encoder, *how, number_of_threads(n_jobs))
+    return module.pooled(bags, encoder, *how, number_of_threads(n_jobs))
 
 
 def resolve_pooling(pooling: str, encoder: Encoder) -> str:
@@ -102,10 +102,10 @@ def pooled(bags: Bags, encoder: Encoder, pooling: str, grids: Grids, sparse_outp
     out = None if sparse_output else np.zeros((len(bags), width), dtype)
 
     def encode(task: slice) -> sp.csr_array | None:
-        found = _pool_task(bags[task], encoder, pooling, grids).reshape(-1, width).astype(dtype)
+        pooled = _pool_task(bags[task], encoder, pooling, grids).reshape(-1, width).astype(dtype)
         if out is None:
-            return sp.csr_array(found)
-        out[task] = found
+            return sp.csr_array(pooled)
+        out[task] = pooled
         return None
 
     with one_blas_thread():

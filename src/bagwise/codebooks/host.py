@@ -26,6 +26,6 @@ def to_host(result: Any) -> Any:
     return result
 
 
-def where_given(result: Any, given: Any) -> Any:
+def where_given(result: Any, like: Any) -> Any:
     """Return a result."""
     return result

@@ -71,10 +71,10 @@ def encode_images(
             "Use descriptor.transform and encode_bags for others."
         )
     descriptor.fit(images)  # checks its parameters
-    place = backend("codebooks", device, codebook)
-    encoder = as_encoder(assignment).on(place.codebook(codebook), place.Distances)
+    module = backend("codebooks", device, codebook)
+    encoder = as_encoder(assignment).on(module.codebook(codebook), module.Distances)
     how = resolve_pooling(pooling, encoder), resolve_pyramid(pyramid), sparse_output
-    return place.pooled_images(images, descriptor, encoder, *how, n_jobs)
+    return module.pooled_images(images, descriptor, encoder, *how, n_jobs)
 
 
 def pooled_images(

@@ -156,15 +156,15 @@ def kmeans_words(
     """
     n_words, n_init = check_integer(n_words, "n_words", 1), check_integer(n_init, "n_init", 1)
     max_iter = check_integer(max_iter, "max_iter", 1)
-    place = backend("codebooks", device, vectors)
+    module = backend("codebooks", device, vectors)
     if len(vectors) < (1 if fewer else n_words):
         few = in_python(f"n_samples={len(vectors)}", str(len(vectors)))
         raise BagwiseError(
             f"{argument('n_words', n_words)}, but there are only {few} vectors to learn words from "
             "(vectors of zeros do not count). Use fewer words or more items."
         )
-    values = place.points(vectors)
-    first, which = place.distinct_rows(values)
+    values = module.points(vectors)
+    first, which = module.distinct_rows(values)
     n_words = min(n_words, len(first)) if fewer else n_words
     if len(first) < n_words:
         raise BagwiseError(
@@ -173,7 +173,7 @@ def kmeans_words(
         )
     points = values[first]
     points -= values.mean(axis=0, dtype=np.float64).astype(values.dtype)  # far from the origin, products lose digits
-    found = kmeans(
+    clustering = kmeans(
         points,
         n_words,
         weights=np.bincount(which).astype(np.float64),
@@ -184,12 +184,12 @@ def kmeans_words(
         n_threads=number_of_threads(n_jobs),
         progress=progress,
     )
-    every = found.labels[which]
+    every = clustering.labels[which]
     signs = np.ones_like(every, dtype=np.int8)
-    sums, masses = place.Problem.sums(values, np.ones_like(every, dtype=np.float64), every, signs, n_words)
+    sums, masses = module.Problem.sums(values, np.ones_like(every, dtype=np.float64), every, signs, n_words)
     words = (sums / masses[:, np.newaxis]).astype(values.dtype)
-    inertia = float(place.Problem.squared_distances(values, words, every, signs).sum())
-    return KMeansWords(place.where_given(words, vectors), inertia, found.n_iter)
+    inertia = float(module.Problem.squared_distances(values, words, every, signs).sum())
+    return KMeansWords(module.where_given(words, vectors), inertia, clustering.n_iter)
 
 
 def distinct_rows(values: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -271,11 +271,13 @@ def kmeans(
 
             report(0)
             if size_of_batches is None:
-                found = problem.iterate(points[problem.draw_seeds(n_clusters, random, report)], max_iter, tol, report)
+                clustering = problem.iterate(
+                    points[problem.draw_seeds(n_clusters, random, report)], max_iter, tol, report
+                )
             else:
-                found = _mini_batches(problem, n_clusters, size_of_batches, max_iter, tol, random, report)
-            if best is None or found.cost < best.cost:
-                best = found
+                clustering = _mini_batches(problem, n_clusters, size_of_batches, max_iter, tol, random, report)
+            if best is None or clustering.cost < best.cost:
+                best = clustering
             report(of_run)
     assert best is not None  # n_init is at least 1
     return best
@@ -482,8 +484,8 @@ def _mini_batches(
         else:
             waited += 1
         report(_SEEDING + n_iter)
-    found = problem.iterate(centres.astype(problem.points.dtype), 1, tol)
-    return Clustering(found.labels, found.signs, found.costs, n_iter)
+    clustering = problem.iterate(centres.astype(problem.points.dtype), 1, tol)
+    return Clustering(clustering.labels, clustering.signs, clustering.costs, n_iter)
 
 
 def _fill_empty(

@@ -29,13 +29,13 @@ _BLOCK = 1 << 15  # values processed at a time, so that temporary arrays stay in
 
 def resolve_steps(steps: Any) -> tuple[str, ...]:
     """Turn the name of a step, a sequence of names, or None into a tuple of names."""
-    given = () if steps is None else (steps,) if isinstance(steps, str) else steps
-    if not isinstance(given, (Sequence, np.ndarray)):
+    names = () if steps is None else (steps,) if isinstance(steps, str) else steps
+    if not isinstance(names, (Sequence, np.ndarray)):
         raise BagwiseError(f"steps must be a name or a list of names out of {', '.join(STEPS)}; got {steps!r}.")
-    for step in given:
+    for step in names:
         if step not in STEPS:
             raise unknown_name("step", step, STEPS)
-    return tuple(given)
+    return tuple(names)
 
 
 def normalize_rows(X: Any, steps: Any = ("l1", "power"), power: float = 0.5) -> Any:
@@ -150,9 +150,9 @@ def _normalize_each(X: Any, norm: str, part_of: NDArray[np.intp]) -> Any:
         if not hasattr(X, "indptr"):
             X[:, part_of == part] = normalize_rows(X[:, part_of == part], norm)
             continue
-        own = part_of[X.indices] == part
-        starts = np.concatenate([[0], np.cumsum(own)])[X.indptr]
-        X.data[own] = normalize_rows(type(X)((X.data[own], X.indices[own], starts), shape=X.shape), norm).data
+        inside = part_of[X.indices] == part
+        starts = np.concatenate([[0], np.cumsum(inside)])[X.indptr]
+        X.data[inside] = normalize_rows(type(X)((X.data[inside], X.indices[inside], starts), shape=X.shape), norm).data
     return X
 
 

@@ -98,8 +98,8 @@ def make_cells(n_samples: int = 700, *, n_genes: int = 500, random_state: Any = 
     modules[: len(known)] = np.repeat(np.arange(len(names)), sizes)
     target = even_classes(n_samples, len(_TYPES))
     active = np.zeros((len(_TYPES), len(names)), bool)
-    for k, own in enumerate(_TYPES.values()):
-        active[k, [names.index(name) for name in (*own, *_EVERYWHERE)]] = True
+    for k, active_modules in enumerate(_TYPES.values()):
+        active[k, [names.index(name) for name in (*active_modules, *_EVERYWHERE)]] = True
     on = active[target]
     anywhere = [names.index(name) for name in _ANYWHERE]
     on[:, anywhere] = rng.random((n_samples, len(anywhere))) < _ACTIVE

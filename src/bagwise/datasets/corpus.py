@@ -152,11 +152,11 @@ def make_corpus(
     target, counts = even_classes(n_samples, len(subjects)), np.zeros((n_samples, len(names)), np.int64)
     texts = []
     for number, subject in enumerate(target.tolist()):
-        own = np.arange(starts[subject], starts[subject + 1])
-        shares = rng.dirichlet(np.full(len(own), 0.7))
+        of_subject = np.arange(starts[subject], starts[subject + 1])
+        shares = rng.dirichlet(np.full(len(of_subject), 0.7))
         sentences = []
         for _ in range(rng.integers(least, most + 1)):
-            topic = int(rng.integers(len(names)) if rng.random() < noise else rng.choice(own, p=shares))
+            topic = int(rng.integers(len(names)) if rng.random() < noise else rng.choice(of_subject, p=shares))
             counts[number, topic] += 1
             sentences.append(_sentence(by_topic[topic], rng))
         texts.append(" ".join(sentences))
@@ -182,4 +182,4 @@ def _sentence(words: dict[str, list[str]], rng: np.random.Generator) -> str:
         turns = rng.exponential(size=len(known)) * (np.arange(len(known)) + _HEAD)
         left[kind] = [known[k] for k in np.argsort(-turns).tolist()]
     template = _TEMPLATES[rng.integers(len(_TEMPLATES))]
-    return _ARTICLES.sub("an ", _PLACES.sub(lambda place: left[place[0]].pop(), template))
+    return _ARTICLES.sub("an ", _PLACES.sub(lambda match: left[match[0]].pop(), template))

@@ -60,10 +60,10 @@ def fetch_20newsgroups(
     """
     from sklearn.datasets import fetch_20newsgroups
 
-    given: dict[str, Any] = {"subset": subset, "categories": categories, "remove": tuple(remove)}
-    given |= {"random_state": random_state, "data_home": data_home, "return_X_y": return_X_y}
+    options: dict[str, Any] = {"subset": subset, "categories": categories, "remove": tuple(remove)}
+    options |= {"random_state": random_state, "data_home": data_home, "return_X_y": return_X_y}
     try:
-        return fetch_20newsgroups(download_if_missing=download_if_missing, **given)
+        return fetch_20newsgroups(download_if_missing=download_if_missing, **options)
     except OSError as error:
         raise _missing("The 20 newsgroups texts", data_home, download_if_missing, error, "make_corpus()") from error
 
@@ -112,9 +112,9 @@ def fetch_openml(
         listed = f"openml/openml.org/api/v1/json/data/list/data_name/{name}/limit/2/data_version/{version}.gz"
         if not os.path.exists(os.path.join(get_data_home(data_home), listed)):
             raise _missing(what, data_home, download_if_missing, None, "make_cells()")
-    given: dict[str, Any] = {"parser": parser, "data_home": data_home, "return_X_y": return_X_y, "as_frame": False}
+    options: dict[str, Any] = {"parser": parser, "data_home": data_home, "return_X_y": return_X_y, "as_frame": False}
     try:
-        return fetch_openml(name, version=version, n_retries=1, **given)
+        return fetch_openml(name, version=version, n_retries=1, **options)
     except OSError as error:
         raise _missing(what, data_home, download_if_missing, error, "make_cells()") from error
 

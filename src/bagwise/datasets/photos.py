@@ -74,8 +74,8 @@ def make_photos(
     rng = generator(random_state)
     target, images = even_classes(n_samples, len(_PLACES)), np.empty((n_samples, height, width, 3), np.uint8)
     draws = list(_PLACES.values())
-    for number, place in enumerate(target.tolist()):
-        picture = draws[place](rng, height, width)
+    for number, scene in enumerate(target.tolist()):
+        picture = draws[scene](rng, height, width)
         if rng.random() < mixed:
             other = draws[rng.integers(len(draws))](rng, height, width)
             start = int(rng.uniform(0.3, 0.9) * width)

@@ -124,9 +124,9 @@ def _write_h5ad(path: Path, X: Any, labels: list[str], names: list[str] | None) 
     rows = sp.csr_array(X)
     content = io.BytesIO()
 
-    def kind(place: Any, name: str, version: str = "0.2.0") -> Any:
-        place.attrs["encoding-type"], place.attrs["encoding-version"] = name, version
-        return place
+    def kind(node: Any, name: str, version: str = "0.2.0") -> Any:
+        node.attrs["encoding-type"], node.attrs["encoding-version"] = name, version
+        return node
 
     def strings(group: Any, name: str, values: list[str]) -> None:
         kind(group.create_dataset(name, data=values, dtype=text), "string-array")

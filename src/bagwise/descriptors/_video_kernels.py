@@ -101,19 +101,19 @@ def _is_maximum(volume, t, y, x):
 def local_maxima(volume, first, last, threshold):
     """List (t, y, x) of the maxima above a threshold with t in ``first..last``, away from the volume's borders."""
     n = 0
-    found = np.empty((0, 3), np.int64)
+    maxima = np.empty((0, 3), np.int64)
     for fill in (False, True):  # count, then write
         if fill:
-            found = np.empty((n, 3), np.int64)
+            maxima = np.empty((n, 3), np.int64)
         n = 0
         for t in range(max(first, 1), min(last, volume.shape[0] - 1)):
             for y in range(1, volume.shape[1] - 1):
                 for x in range(1, volume.shape[2] - 1):
                     if volume[t, y, x] > threshold and _is_maximum(volume, t, y, x):
                         if fill:
-                            found[n, 0], found[n, 1], found[n, 2] = t, y, x
+                            maxima[n, 0], maxima[n, 1], maxima[n, 2] = t, y, x
                         n += 1
-    return found
+    return maxima
 
 
 @njit(cache=True, nogil=True)
@@ -133,9 +133,9 @@ def orientation_votes(along_x, along_y, signed, still, votes):
             if votes.shape[0] == 5 and length < still:
                 votes[4, y, x] = 1.0
                 continue
-            place = atan2(v, u) / period * 4
-            lower = floor(place)
-            share = place - lower
+            angle = atan2(v, u) / period * 4
+            lower = floor(angle)
+            share = angle - lower
             b = int(lower) % 4
             votes[b, y, x] += length * (1 - share)
             votes[(b + 1) % 4, y, x] += length * share

@@ -235,8 +235,8 @@ class Descriptor(Record, ABC):
         """Build the descriptor from its `parameters`, as a file has them: all are there, and obey their rules."""
         rules = {name: rule for name, rule in cls.rules().items() if name not in EXECUTION}
         if not isinstance(parameters, Mapping) or set(parameters) != set(rules):
-            given = sorted(map(str, parameters)) if isinstance(parameters, Mapping) else parameters
-            raise BagwiseError(f"{cls.__name__} has the parameters {sorted(rules)}, got {given!r:.1000}.")
+            names = sorted(map(str, parameters)) if isinstance(parameters, Mapping) else parameters
+            raise BagwiseError(f"{cls.__name__} has the parameters {sorted(rules)}, got {names!r:.1000}.")
         made = cls(**parameters)
         made.check()
         return made
@@ -271,14 +271,14 @@ def compute_each(descriptors: Sequence[Any], caches: Sequence[ArrayCache | None]
     """Load the arrays of each descriptor from its cache, or compute them; the item is read once for each size."""
     with item_errors(item.id):
         key = item.fingerprint() if any(cache is not None for cache in caches) else ""
-        held = [None if cache is None else cache.load(key) for cache in caches]
-        both = list(zip(descriptors, held, strict=True))
+        cached = [None if cache is None else cache.load(key) for cache in caches]
+        both = list(zip(descriptors, cached, strict=True))
         contents = {side: item.load(side) for side in {one._image_side for one, arrays in both if arrays is None}}
-        found = [one._arrays(contents[one._image_side]) if arrays is None else arrays for one, arrays in both]
-    for cache, arrays, computed in zip(caches, held, found, strict=True):
+        results = [one._arrays(contents[one._image_side]) if arrays is None else arrays for one, arrays in both]
+    for cache, arrays, computed in zip(caches, cached, results, strict=True):
         if cache is not None and arrays is None:
             cache.save(key, computed)  # a full disk is not an error of the item
-    return found
+    return results
 
 
 def describe_items(

@@ -37,16 +37,16 @@ class ArrayCache:
     """
 
     def __init__(self, folder: str | os.PathLike[str], made_by: Mapping[str, Any]) -> None:
-        place = as_place(folder)
-        self._storage = Storage(place) if isinstance(place, Url) else None  # by URL, for several machines
-        self.folder = Path(place)
+        location = as_place(folder)
+        self._storage = Storage(location) if isinstance(location, Url) else None  # by URL, for several machines
+        self.folder = Path(location)
         try:
             if self._storage is None:
                 self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            given = argument("cache", os.fspath(folder))
+            parameter = argument("cache", os.fspath(folder))
             reason = error.strerror or error
-            raise BagwiseError(f"{given} is not a folder that can be made: {reason}. Choose another.") from error
+            raise BagwiseError(f"{parameter} is not a folder that can be made: {reason}. Choose another.") from error
         about = json.dumps({"schema": SCHEMA, **made_by}, sort_keys=True, default=_plain)
         self._made_by = _digest(about.encode())
         self._swept: set[Path] = set()  # folders

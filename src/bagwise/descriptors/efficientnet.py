@@ -82,13 +82,13 @@ class NetworkTensors:
         return f"<NetworkTensors of {NAME}, SHA-256 {self.sha256[:8]}...>"
 
 
-def _checked(given: Mapping[str, Any]) -> dict[str, NDArray[np.float16]]:
+def _checked(tensors: Mapping[str, Any]) -> dict[str, NDArray[np.float16]]:
     """Check tensors, and return copies in the order of the network that cannot be written to."""
-    if not isinstance(given, Mapping):
-        raise BagwiseError(f"The tensors of a network must be a mapping from names to arrays, got {given!r:.100}.")
-    needed = set(SHAPES) if any(name in given for name in OF_WIDE) else set(SHAPES) - set(OF_WIDE)
-    if set(given) != needed:
-        missing, other = sorted(needed - set(given)), sorted(map(str, set(given) - needed))
+    if not isinstance(tensors, Mapping):
+        raise BagwiseError(f"The tensors of a network must be a mapping from names to arrays, got {tensors!r:.100}.")
+    needed = set(SHAPES) if any(name in tensors for name in OF_WIDE) else set(SHAPES) - set(OF_WIDE)
+    if set(tensors) != needed:
+        missing, other = sorted(needed - set(tensors)), sorted(map(str, set(tensors) - needed))
         raise BagwiseError(
             f"These are not the tensors of {NAME}, of which there are {len(needed)}: {len(missing)} are missing"
             f"{f', such as {missing[0]!r}' if missing else ''}, {len(other)} are not known"
@@ -98,7 +98,7 @@ def _checked(given: Mapping[str, Any]) -> dict[str, NDArray[np.float16]]:
     for name, shape in SHAPES.items():
         if name not in needed:
             continue
-        array = np.asarray(given[name])
+        array = np.asarray(tensors[name])
         if array.dtype != np.float16 or array.shape != shape:
             raise BagwiseError(
                 f"The tensor {name!r} of {NAME} must be float16 of shape {shape}, got {array.dtype} of {array.shape}."
@@ -147,8 +147,8 @@ def fold(state: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[np.float32]]:
             names = [f"{one.norm}.{part}" for part in ("weight", "bias", "running_mean", "running_var")]
             for name, shape in ((f"{one.weight}.weight", one.shape), *((name, one.shape[:1]) for name in names)):
                 if name not in state or state[name].shape != shape:
-                    found = f"has the shape {state[name].shape}" if name in state else "is missing"
-                    raise BagwiseError(f"The tensor {name!r} of {NAME} {found}; it must have the shape {shape}.")
+                    shown = f"has the shape {state[name].shape}" if name in state else "is missing"
+                    raise BagwiseError(f"The tensor {name!r} of {NAME} {shown}; it must have the shape {shape}.")
             gain, shift, mean, variance = (state[name].astype(np.float64) for name in names)
             factor = gain / np.sqrt(variance + _EPSILON)
             weight = state[f"{one.weight}.weight"] * factor[:, np.newaxis, np.newaxis, np.newaxis]

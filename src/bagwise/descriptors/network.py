@@ -171,13 +171,13 @@ class NetworkFeatures(Descriptor):
         -------
         descriptor : NetworkFeatures
         """
-        given = NetworkTensors(network) if isinstance(network, Mapping) else network
-        other = copy.copy(self).set_params(network=given)
-        found = other.parameters["network"]
+        source = NetworkTensors(network) if isinstance(network, Mapping) else network
+        other = copy.copy(self).set_params(network=source)
+        received = other.parameters["network"]
         expected = self.network if self._is_hash else self.parameters["network"]
-        if found != expected:
+        if received != expected:
             what = "These tensors are" if isinstance(network, Mapping) else f"{os.fspath(network)!r} is"
-            raise BagwiseError(f"{what} another network: {expected} is needed, got {found}.")
+            raise BagwiseError(f"{what} another network: {expected} is needed, got {received}.")
         return other
 
     def embed(self) -> Self:
@@ -315,17 +315,17 @@ class NetworkFeatures(Descriptor):
     @property
     def parameters(self) -> dict[str, Any]:
         """What results depend on: the network by its hash, and what it decided is written out."""
-        given = super().parameters
-        if all(given[name] is not None for name in ("layer", "side", "mean", "std")):
+        parameters = super().parameters
+        if all(parameters[name] is not None for name in ("layer", "side", "mean", "std")):
             # as a model file has it, which is used on words and histograms without the network, too
             if isinstance(self.network, NetworkTensors):
-                return {**given, "network": _HASH + self.network.sha256}
+                return {**parameters, "network": _HASH + self.network.sha256}
             if self._is_hash:
-                return given
+                return parameters
         network = self._open()
         about = network.preprocessing
         return {
-            **given,
+            **parameters,
             "network": _HASH + network.sha256,
             "layer": network.layer,
             "side": about.side,
@@ -417,9 +417,9 @@ class PoolingNetworkFeatures(NetworkFeatures):
         return bags, np.concatenate(pooled)
 
 
-def _three(given: Any) -> tuple[float, float, float] | None:
+def _three(numbers: Any) -> tuple[float, float, float] | None:
     """Return numbers of red, green and blue, which were checked, as floats."""
-    if given is None:
+    if numbers is None:
         return None
-    red, green, blue = map(float, plain(given))
+    red, green, blue = map(float, plain(numbers))
     return red, green, blue

@@ -119,17 +119,17 @@ def _open(path: Path, layer: str | None, device: str | None) -> _Opened:
     if not model.graph.node:
         raise BagwiseError("it is not an ONNX file with a graph")
     _load_weights(onnx, model, path, digest)
-    given = _image_input(onnx, model.graph)
+    image_input = _image_input(onnx, model.graph)
     config = _read_config(path.with_name(_CONFIG))
     seen: list[str] = []
     for names in _candidates(onnx, model, layer):
-        session, probes = _session_and_probes(onnx, model, names, given, device)
+        session, probes = _session_and_probes(onnx, model, names, image_input, device)
         for number, name in enumerate(names):
-            layout = layout_of([(size, shapes[number]) for size, shapes in probes], given.channels_last)
+            layout = layout_of([(size, shapes[number]) for size, shapes in probes], image_input.channels_last)
             if layout is not None:
                 if len(names) > 1:  # compute nothing else
                     session = _session(onnx, model, [name], device)
-                return _Opened(digest.hexdigest(), name, given, layout, session, config)
+                return _Opened(digest.hexdigest(), name, image_input, layout, session, config)
             seen.append(f"{name} of shape {probes[0][1][number]}")
     raise BagwiseError(
         f"for an input of {probes[0][0]} pixels it gives {', '.join(seen[:5])}; accepted are maps (1, channels, h, w) "
@@ -146,13 +146,13 @@ def _session(onnx: Any, model: Any, names: list[str], device: str | None) -> Any
 
 
 def _session_and_probes(
-    onnx: Any, model: Any, names: list[str], given: _Input, device: str | None
+    onnx: Any, model: Any, names: list[str], image_input: _Input, device: str | None
 ) -> tuple[Any, list[tuple[tuple[int, int], list[tuple[int, ...]]]]]:
     """Open a session, and run it on empty images: their sizes, and the shapes of the values for each."""
-    sizes = [given.size] if given.size else PROBES
+    sizes = [image_input.size] if image_input.size else PROBES
     try:
         session = _session(onnx, model, names, device)
-        return session, [_probe(session, given, size) for size in sizes]
+        return session, [_probe(session, image_input, size) for size in sizes]
     except BagwiseError:
         raise
     except Exception as error:  # the exceptions of ONNX Runtime have no common base
@@ -171,18 +171,18 @@ def _load_weights(onnx: Any, model: Any, path: Path, digest: Any) -> None:
     sizes: dict[str, int] = {}
     for _, entry in entries:
         location = entry.get("location", "")
-        place = os.path.realpath(os.path.join(folder, location))
-        if not location or os.path.isabs(location) or not Path(place).is_relative_to(folder):
+        weights_file = os.path.realpath(os.path.join(folder, location))
+        if not location or os.path.isabs(location) or not Path(weights_file).is_relative_to(folder):
             raise BagwiseError(
                 f"it wants weights from {location!r:.200}, which is not in its folder. Only files of {folder} are read"
             )
-        if not os.path.isfile(place):
+        if not os.path.isfile(weights_file):
             raise BagwiseError(f"the file with its weights, {location!r:.200}, is not in its folder")
-        sizes[place] = os.path.getsize(place)
+        sizes[weights_file] = os.path.getsize(weights_file)
     total = path.stat().st_size + sum(sizes.values())
     if total > MOST_BYTES:
         raise _too_large("it, with its weights,", total)
-    contents = {place: Path(place).read_bytes() for place in sorted(sizes)}
+    contents = {weights_file: Path(weights_file).read_bytes() for weights_file in sorted(sizes)}
     for content in contents.values():
         digest.update(content)
     n_copied = 0
@@ -288,11 +288,11 @@ def _ranks(onnx: Any, model: Any) -> dict[str, int]:
     return {one.name: len(one.type.tensor_type.shape.dim) for one in inferred if one.type.tensor_type.HasField("shape")}
 
 
-def _probe(session: Any, given: _Input, size: tuple[int, int]) -> tuple[tuple[int, int], list[tuple[int, ...]]]:
+def _probe(session: Any, image_input: _Input, size: tuple[int, int]) -> tuple[tuple[int, int], list[tuple[int, ...]]]:
     """Return a size of the input and the shapes of all outputs for it."""
-    shape = (1, *size, 3) if given.channels_last else (1, 3, *size)
-    empty = np.zeros(shape, np.float16 if given.half else np.float32)
-    outputs = session.run(None, {given.name: empty})
+    shape = (1, *size, 3) if image_input.channels_last else (1, 3, *size)
+    empty = np.zeros(shape, np.float16 if image_input.half else np.float32)
+    outputs = session.run(None, {image_input.name: empty})
     return size, [np.shape(output) for output in outputs]
 
 

@@ -80,10 +80,10 @@ class RunningNetwork:
         """Return activations of shape (h, w, channels), and averages over an image: by default those of the layer."""
         planes = self.preprocessing.apply(image)
         height, width = planes.shape[1:]
-        given = (planes.transpose(1, 2, 0) if self.channels_last else planes)[np.newaxis]
-        given = np.ascontiguousarray(given, np.float16 if self.half else np.float32)
+        batch = (planes.transpose(1, 2, 0) if self.channels_last else planes)[np.newaxis]
+        batch = np.ascontiguousarray(batch, np.float16 if self.half else np.float32)
         try:
-            outputs = self.session.run(None, {self.session.get_inputs()[0].name: given})
+            outputs = self.session.run(None, {self.session.get_inputs()[0].name: batch})
         except Exception as error:  # the exceptions of ONNX Runtime have no common base
             raise BagwiseError(f"the network fails on an input of {height} x {width} pixels: {error}") from error
         try:

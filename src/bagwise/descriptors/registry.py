@@ -88,6 +88,6 @@ def without_folder(name: str) -> str:
     >>> without_folder("network:/home/me/vit.onnx"), without_folder("sift")
     ('network:vit.onnx', 'sift')
     """
-    found = named_descriptor(name)
-    path = None if found is None else found[1].get("network")
+    named = named_descriptor(name)
+    path = None if named is None else named[1].get("network")
     return name if path is None else f"{_FILE_OPTION}{os.path.basename(path)}"

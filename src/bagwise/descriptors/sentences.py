@@ -95,10 +95,10 @@ def split_sentences(text: str, *, line_breaks: bool = False) -> list[str]:
     pieces = []
     for paragraph in re.split(r"\n" if line_breaks else r"\n\s*\n", text):
         start = 0
-        for found in _MARK.finditer(paragraph):
-            if _ends_sentence(paragraph, start, found, cased):
-                pieces.append(paragraph[start : found.end()])
-                start = found.end()
+        for mark in _MARK.finditer(paragraph):
+            if _ends_sentence(paragraph, start, mark, cased):
+                pieces.append(paragraph[start : mark.end()])
+                start = mark.end()
         pieces.append(paragraph[start:])
     sentences: list[list[str]] = []
     begun = False
@@ -112,13 +112,13 @@ def split_sentences(text: str, *, line_breaks: bool = False) -> list[str]:
     return [" ".join(words) for words in sentences]
 
 
-def _ends_sentence(text: str, start: int, found: re.Match[str], cased: bool) -> bool:
+def _ends_sentence(text: str, start: int, marks: re.Match[str], cased: bool) -> bool:
     """Tell whether the sentence from `start` ends with these marks."""
-    following = _NEXT.match(text, found.end())
+    following = _NEXT.match(text, marks.end())
     assert following is not None  # all of it may be empty
-    word, mark, stop = following["word"] or "", found["mark"], found.start()
-    if found["other"]:
-        return not (found["other_tail"] and word and following.start("word") == found.end())
+    word, mark, stop = following["word"] or "", marks["mark"], marks.start()
+    if marks["other"]:
+        return not (marks["other_tail"] and word and following.start("word") == marks.end())
     if not word and following["other"] and following["other"] in ",;:":
         return False
     strong = any(character in "!?‼⁇⁈⁉‽" for character in mark)
@@ -273,11 +273,11 @@ class SentenceVectors(Descriptor):
         sentences = self._split(content)
         if self.embedding is not None:
             # an empty bag has a width as well, but models may not take empty lists
-            given = sentences or ["?"]
-            vectors = as_values(self.embedding(given[:]), np.float32, "what embedding gave")
-            if len(vectors) != len(given):
+            described = sentences or ["?"]
+            vectors = as_values(self.embedding(described[:]), np.float32, "what embedding gave")
+            if len(vectors) != len(described):
                 raise BagwiseError(
-                    f"embedding gave {len(vectors)} vectors for {len(given)} sentences; one each is needed."
+                    f"embedding gave {len(vectors)} vectors for {len(described)} sentences; one each is needed."
                 )
             vectors = vectors[: len(sentences)]
         else:

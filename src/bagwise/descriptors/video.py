@@ -52,13 +52,13 @@ class GreyFrames:
 
     def block(self, start: int, stop: int) -> NDArray[np.float32]:
         """Convert frames ``start..stop`` to float32, shape (frames, height, width)."""
-        given = self._video[start:stop]
-        frames = given.astype(np.float32)
-        if given.dtype.kind == "u":
-            frames /= np.iinfo(given.dtype).max
-        elif given.size and not (frames.min() >= 0 and frames.max() <= 1):  # NaN fails as well
+        part = self._video[start:stop]
+        frames = part.astype(np.float32)
+        if part.dtype.kind == "u":
+            frames /= np.iinfo(part.dtype).max
+        elif part.size and not (frames.min() >= 0 and frames.max() <= 1):  # NaN fails as well
             raise BagwiseError(
-                f"A video of floats must have values in [0, 1]; frames {start} to {start + len(given) - 1} go from "
+                f"A video of floats must have values in [0, 1]; frames {start} to {start + len(part) - 1} go from "
                 f"{frames.min()} to {frames.max()}. Divide by the largest possible value, or convert to uint8."
             )
         if frames.ndim == 4:
@@ -120,15 +120,15 @@ def find_points(
     for a pair of scales. Memory: about twelve float32 copies of a block of `block_frames` frames, on which the result
     does not depend.
     """
-    found = [_NONE]
+    parts = [_NONE]
     if min(frames.n_frames, frames.height, frames.width) >= 3:
         size = block_frames or max(_LEAST_FRAMES, _BLOCK // (frames.height * frames.width))
         for start in range(0, frames.n_frames, size):
-            found += _points_of_block(frames, start, min(start + size, frames.n_frames), sigmas, taus, k, threshold)
-    places = np.concatenate([part.places for part in found])
-    scales = np.concatenate([part.scales for part in found])
+            parts += _points_of_block(frames, start, min(start + size, frames.n_frames), sigmas, taus, k, threshold)
+    places = np.concatenate([part.places for part in parts])
+    scales = np.concatenate([part.scales for part in parts])
     order = np.lexsort((scales[:, 1], scales[:, 0], places[:, 2], places[:, 1], places[:, 0]))
-    strengths = np.concatenate([part.strengths for part in found])
+    strengths = np.concatenate([part.strengths for part in parts])
     return SpaceTimePoints(places[order], scales[order], strengths[order])
 
 
@@ -153,7 +153,7 @@ def _points_of_block(
     spare = np.empty_like(grey)
     moments = np.empty((6, *grey.shape), dtype=np.float32)
     measure = np.empty(grey.shape, dtype=np.float64)
-    found = []
+    parts = []
     for sigma in sigmas:
         in_space = grey.copy()
         _smooth_space(in_space, sigma, spare)
@@ -168,8 +168,8 @@ def _points_of_block(
             places = kernels.local_maxima(measure, start - low, stop - low, threshold)
             strengths = measure[tuple(places.T)]
             places[:, 0] += low
-            found.append(SpaceTimePoints(places, np.tile([float(sigma), float(tau)], (len(places), 1)), strengths))
-    return found
+            parts.append(SpaceTimePoints(places, np.tile([float(sigma), float(tau)], (len(places), 1)), strengths))
+    return parts
 
 
 def _smooth_space(volume: NDArray[np.float32], sigma: float, spare: NDArray[np.float32]) -> None:

@@ -117,7 +117,7 @@ def mosaic(patches: Sequence[ArrayLike | bytes], size: int = 32, columns: int | 
     whole = Image.new("RGBA", (across * (size + gap) - gap, down * (size + gap) - gap), (0, 0, 0, 0))
     for i, patch in enumerate(patches):
         with Image.open(io.BytesIO(thumbnail(patch, size)), formats=["PNG"]) as small:
-            corner = [place * (size + gap) for place in (i % across, i // across)]
+            corner = [cell * (size + gap) for cell in (i % across, i // across)]
             middle = [(size - side) // 2 for side in small.size]
             whole.paste(small.convert("RGBA"), (corner[0] + middle[0], corner[1] + middle[1]))
     return _saved(whole)

@@ -167,8 +167,8 @@ def thinned(places: Sequence[float], values: Sequence[float], limit: int = 400) 
         return list(range(len(places)))
     width = (places[-1] - places[0]) / (limit // 4)
     columns: dict[int, list[int]] = {}
-    for i, place in enumerate(places):
-        columns.setdefault(min(int((place - places[0]) / width), limit // 4 - 1), []).append(i)
+    for i, x in enumerate(places):
+        columns.setdefault(min(int((x - places[0]) / width), limit // 4 - 1), []).append(i)
     kept = set()
     for inside in columns.values():
         kept |= {inside[0], inside[-1], min(inside, key=values.__getitem__), max(inside, key=values.__getitem__)}
@@ -177,13 +177,13 @@ def thinned(places: Sequence[float], values: Sequence[float], limit: int = 400) 
 
 def shades(palette: dict[str, str]) -> list[tuple[str, str]]:
     """Return the background and text colour of each level of a heat map, lightest first."""
-    found = []
+    pairs = []
     for level in range(1, N_LEVELS + 1):
         background = _mixed(palette["surface"], palette["accent"], 0.06 + 0.94 * level / N_LEVELS)
         # black or white always has a contrast of at least 4.5
         ink = max("#000000", "#ffffff", key=lambda colour: contrast(colour, background))
-        found.append((background, ink))
-    return found
+        pairs.append((background, ink))
+    return pairs
 
 
 def contrast(first: str, second: str) -> float:

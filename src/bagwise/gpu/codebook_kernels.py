@@ -34,18 +34,18 @@ def _type(array: Any) -> str:
     return "float" if array.dtype == np.float32 else "double"
 
 
-def nearest(xp: Any, found: Any, norms: Any, bipolar: bool) -> tuple[Any, Any]:
+def nearest(xp: Any, scores: Any, norms: Any, bipolar: bool) -> tuple[Any, Any]:
     """``values = norms - abs(found) if bipolar else norms + found``: argmin of each row, the first of equals; signs.
 
     The sign is -1 where `bipolar` and the number found is positive, otherwise 1.
     """
     if xp is np:
-        words = (norms - np.abs(found) if bipolar else norms + found).argmin(axis=1)
-        turned = bipolar & (np.take_along_axis(found, words[:, np.newaxis], 1)[:, 0] > 0)
+        words = (norms - np.abs(scores) if bipolar else norms + scores).argmin(axis=1)
+        turned = bipolar & (np.take_along_axis(scores, words[:, np.newaxis], 1)[:, 0] > 0)
         return words, np.where(turned, -1, 1).astype(np.int8)
-    words, signs = xp.empty(len(found), np.int64), xp.empty(len(found), np.int8)
-    arguments = (found, norms, np.int64(len(found)), np.int32(found.shape[1]), np.bool_(bipolar), words, signs)
-    _SOURCE.launch(f"nearest<{_type(found)}>", 32 * len(found), *arguments)
+    words, signs = xp.empty(len(scores), np.int64), xp.empty(len(scores), np.int8)
+    arguments = (scores, norms, np.int64(len(scores)), np.int32(scores.shape[1]), np.bool_(bipolar), words, signs)
+    _SOURCE.launch(f"nearest<{_type(scores)}>", 32 * len(scores), *arguments)
     return words, signs
 
 
@@ -55,8 +55,8 @@ def least_distances(xp: Any, products: Any, others: Any, squares: Any, bipolar: 
     Squared distances of points to the nearest of others, from their products and the squares of both.
     """
     if xp is np:
-        given = np.abs(products) if bipolar else products
-        return np.maximum(squares + (others - 2.0 * given).min(axis=1), 0.0)
+        compared = np.abs(products) if bipolar else products
+        return np.maximum(squares + (others - 2.0 * compared).min(axis=1), 0.0)
     out = xp.empty(len(products))
     sizes = np.int64(len(products)), np.int32(products.shape[1])
     arguments = (products, *sizes, others, squares, np.bool_(bipolar), out)

@@ -81,14 +81,14 @@ class Distances(WordDistances):
                 block = (values[rows] - self._mean).astype(dtype, copy=False)
                 norms = (block * block).sum(axis=1)
                 largest = xp.maximum(largest, norms.max())
-                found = xp.matmul(block, self._factors, out=products[: rows.stop - start])
-            yield rows, found, norms
+                block_products = xp.matmul(block, self._factors, out=products[: rows.stop - start])
+            yield rows, block_products, norms
         check_norms(largest, dtype, "A vector")  # once: each check waits for the device
 
     def nearest(self, values: Any, out: Any, signs: Any = None) -> None:
         """Do what `WordDistances.nearest` does."""
-        for rows, found, _ in self._products(values):
-            out[rows], turned = kernels.nearest(self.xp, found, self._norms, self.bipolar)
+        for rows, scores, _ in self._products(values):
+            out[rows], turned = kernels.nearest(self.xp, scores, self._norms, self.bipolar)
             if signs is not None:
                 signs[rows] = turned
 
@@ -99,10 +99,10 @@ class Distances(WordDistances):
         for rows, distances in self.blocks(values):
             words = xp.empty((len(distances), k), np.intp)
             squares, every = xp.empty(words.shape, distances.dtype), xp.arange(len(distances))
-            for place in range(k):
-                words[:, place] = found = kernels.nearest(xp, distances, none, False)[0]
-                squares[:, place] = distances[every, found]
-                distances[every, found] = np.inf
+            for position in range(k):
+                words[:, position] = nearest = kernels.nearest(xp, distances, none, False)[0]
+                squares[:, position] = distances[every, nearest]
+                distances[every, nearest] = np.inf
             yield rows, words, squares
 
 
@@ -166,9 +166,9 @@ class DeviceProblem(HostProblem):
             try:
                 numbers, keeps = random.random((_LOOKED_AT, 2)).T
                 drawn = self.xp.searchsorted(reach, self.xp.asarray(numbers * total), side="right")
-                held = self.xp.minimum(drawn, len(distances) - 1)
+                clipped = self.xp.minimum(drawn, len(distances) - 1)
                 drawn, *known = (
-                    to_host(part) for part in (drawn, distances[held], self.points[held], self.squares[held])
+                    to_host(part) for part in (drawn, distances[clipped], self.points[clipped], self.squares[clipped])
                 )
                 self._looked_at.update(zip(drawn.tolist(), zip(*known[1:], strict=True), strict=True))
                 for one in zip(drawn.tolist(), known[0].tolist(), keeps.tolist(), strict=True):
@@ -231,13 +231,13 @@ def array_histograms(
     bag_of = xp.searchsorted(xp.cumsum(lengths), xp.arange(len(values)), side="right")
     groups = cell_numbers(positions, len(values), grids, xp) + (bag_of * n_cells(grids))[:, np.newaxis]
     if isinstance(encoder, FewEncoder):
-        keys, found = _few(xp, values, groups, encoder, maximum)
+        keys, pooled = _few(xp, values, groups, encoder, maximum)
         if pooling == "mean":
-            found = found / xp.maximum(lengths, 1)[keys // width]
+            pooled = pooled / xp.maximum(lengths, 1)[keys // width]
         if sparse_output:
-            return _csr(xp, keys, found.astype(encoder.codebook.dtype), (len(lengths), width))
+            return _csr(xp, keys, pooled.astype(encoder.codebook.dtype), (len(lengths), width))
         out = xp.zeros(n_rows * n_words)
-        out[keys] = found
+        out[keys] = pooled
     else:
         dense = _residuals if isinstance(encoder, ResidualEncoder) else _dense
         out = dense(xp, values, groups, n_rows, encoder, maximum)
@@ -267,8 +267,8 @@ def _dense(xp: Any, values: Any, groups: Any, n_rows: int, encoder: Encoder, max
     for rows, codes in encoder.blocks(values):
         for level in range(groups.shape[1]):
             order, distinct, starts = kernels.segments(xp, groups[rows, level])
-            found = kernels.sums_of_segments(xp, codes, xp.ones(len(codes)), order, starts, maximum)
-            out[distinct] = xp.maximum(out[distinct], found) if maximum else out[distinct] + found
+            segment_sums = kernels.sums_of_segments(xp, codes, xp.ones(len(codes)), order, starts, maximum)
+            out[distinct] = xp.maximum(out[distinct], segment_sums) if maximum else out[distinct] + segment_sums
     return out
 
 
@@ -277,19 +277,19 @@ def _residuals(xp: Any, values: Any, groups: Any, n_rows: int, encoder: Encoder,
     out = xp.zeros((n_rows * n_words, n_features))
     words = xp.empty(len(values), np.intp)
     encoder.distances.nearest(values, words)
-    held = values if values.dtype in (np.float32, np.float64) else values.astype(np.float64)
+    floats = values if values.dtype in (np.float32, np.float64) else values.astype(np.float64)
     for level in range(groups.shape[1]):
         order, distinct, starts = kernels.segments(xp, groups[:, level] * n_words + words)
-        sums = kernels.sums_of_segments(xp, held, xp.ones(len(held)), order, starts)
+        sums = kernels.sums_of_segments(xp, floats, xp.ones(len(floats)), order, starts)
         out[distinct] = sums - xp.diff(starts)[:, np.newaxis] * encoder.codebook[distinct % n_words].astype(np.float64)
     return out
 
 
-def _csr(xp: Any, keys: Any, found: Any, shape: tuple[int, int]) -> sp.csr_array:
+def _csr(xp: Any, keys: Any, pooled: Any, shape: tuple[int, int]) -> sp.csr_array:
     starts = xp.searchsorted(keys, xp.arange(shape[0] + 1) * shape[1])
     kind = np.int32 if max(shape[1], len(keys)) < 2**31 else np.int64
     columns, starts = to_host((keys % shape[1]).astype(kind)), to_host(starts.astype(kind))
-    return sp.csr_array((to_host(found), columns, starts), shape=shape)
+    return sp.csr_array((to_host(pooled), columns, starts), shape=shape)
 
 
 class DeviceSoftHistograms(HostSoftHistograms):
@@ -345,9 +345,9 @@ class DeviceSoftHistograms(HostSoftHistograms):
         by_feature = np.empty(self._values.shape) if features else None
         gradient = xp.zeros(centred.shape)
         for rows, x, distances, U in self._parts(centred):
-            own = slopes[self._bags[rows]]
-            own -= (U * own).sum(axis=1, keepdims=True)
-            q = U * own * scale[self._bags[rows], np.newaxis]
+            slopes_here = slopes[self._bags[rows]]
+            slopes_here -= (U * slopes_here).sum(axis=1, keepdims=True)
+            q = U * slopes_here * scale[self._bags[rows], np.newaxis]
             q = xp.where(distances > 1e-12, q / xp.where(distances > 1e-12, distances, 1.0), 0.0)
             gradient += q.sum(axis=0)[:, np.newaxis] * centred - q.T @ x
             if by_feature is not None:

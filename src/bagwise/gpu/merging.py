@@ -180,11 +180,11 @@ class _DeviceSearch:
     ) -> None:
         """Launch a kernel that merges ``len(pairs)`` times."""
         xp, n = self._xp, len(pairs)
-        found, values = xp.empty((n, 2), dtype=xp.int64), xp.empty(n)
+        merged, values = xp.empty((n, 2), dtype=xp.int64), xp.empty(n)
         self._arrived.fill(0)
-        arguments = (*before, self._counts, self._records, self._arrived, n, found, values)
+        arguments = (*before, self._counts, self._records, self._arrived, n, merged, values)
         self._launch(kernel, self._n_blocks, _THREADS, arguments, shared)
-        pairs[:] = found.get()
+        pairs[:] = merged.get()
         scores[:] = values.get()
 
     @property

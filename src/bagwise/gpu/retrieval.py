@@ -63,10 +63,10 @@ def array_possible_items(
             kernel = "intersection" if metric.kind == INTERSECTION else "chi2"
             shared = pair_sums(xp, kernel, dense, rows) * half
         n_words = dense.shape[1]
-        found = screening.possible(
+        possible = screening.possible(
             xp, metric, shared, query_totals, totals, n_words, k, lambda upper, k: kth_smallest(xp, upper, k)
         )
-    return screening.bounds_of(to_host(found.sum(axis=1))), to_host(xp.nonzero(found)[1])
+    return screening.bounds_of(to_host(possible.sum(axis=1))), to_host(xp.nonzero(possible)[1])
 
 
 def kth_smallest(xp: Any, values: Any, k: int) -> Any:

@@ -72,8 +72,8 @@ def orient(xp: Any, pixels: Any, places: Any, largest: int) -> Any:
     planes = xp.empty((len(pixels), _N_ORIENTATIONS), np.float32)
     if xp is np:
         for first, height, width in places.tolist():
-            own = slice(first, first + height * width)
-            kernels.orient(pixels[own].reshape(height, width), planes[own].reshape(height, width, _N_ORIENTATIONS))
+            span = slice(first, first + height * width)
+            kernels.orient(pixels[span].reshape(height, width), planes[span].reshape(height, width, _N_ORIENTATIONS))
     elif largest:
         _SOURCE.function("orient")((-(-largest // 256), len(places)), (256,), (pixels, places, planes))
     return planes
@@ -85,8 +85,8 @@ def describe(xp: Any, planes: Any, places: Any, image_of: Any, rows: Any, column
     if xp is np:
         for d, (image, row, column) in enumerate(zip(image_of.tolist(), rows, columns, strict=True)):
             first, height, width = places[image].tolist()
-            own = planes[first : first + height * width].reshape(height, width, _N_ORIENTATIONS)
-            kernels.describe_grid(own, row[np.newaxis], column[np.newaxis], firsts, weights, out[d : d + 1])
+            image_planes = planes[first : first + height * width].reshape(height, width, _N_ORIENTATIONS)
+            kernels.describe_grid(image_planes, row[np.newaxis], column[np.newaxis], firsts, weights, out[d : d + 1])
     elif len(image_of):
         taps = xp.asarray(firsts), xp.asarray(weights), np.int32(weights.shape[1])
         arguments = (planes, places, image_of, rows, columns, *taps, out)

@@ -33,8 +33,8 @@ def infer(
     n_threads: int = 1,
 ) -> Posterior:
     """Do what `bagwise.topics.inference.infer` does; all arrays come back to the host."""
-    found = Corpus(X).infer(weights, alpha, gamma, max_iter, tol, n_threads)
-    return Posterior(found.gamma, found.bounds, to_host(found.expected), to_host(found.ratios))
+    posterior = Corpus(X).infer(weights, alpha, gamma, max_iter, tol, n_threads)
+    return Posterior(posterior.gamma, posterior.bounds, to_host(posterior.expected), to_host(posterior.ratios))
 
 
 class DeviceCorpus:
@@ -61,15 +61,15 @@ class DeviceCorpus:
         xp, n_topics = self._xp, len(alpha)
         need = 8 * (3 * self.shape[0] * n_topics + weights.size + self.nnz)
         check_device_memory(need, f"The posteriors of {self.shape[0]} documents", "infer fewer documents at a time")
-        found = xp.empty((self.shape[0], n_topics)) if gamma is None else xp.array(gamma, dtype=np.float64)
-        expected, ratios, bounds = xp.empty(found.shape), xp.empty(self.nnz), xp.empty(len(found))
+        gammas = xp.empty((self.shape[0], n_topics)) if gamma is None else xp.array(gamma, dtype=np.float64)
+        expected, ratios, bounds = xp.empty(gammas.shape), xp.empty(self.nnz), xp.empty(len(gammas))
         topics = to_device(weights, xp), to_device(alpha, xp), np.float64(alpha.sum()), np.int64(n_topics)
         limits = np.bool_(gamma is not None), np.int32(max_iter), np.float64(tol)
         documents = self._starts, self._words, self._counts
-        if len(found):
-            arguments = (*documents, *topics, *limits, found, xp.empty_like(found), expected, ratios, bounds)
-            _SOURCE.function("infer")((len(found),), (_THREADS,), arguments)
-        return Posterior(to_host(found), to_host(bounds), expected, ratios)
+        if len(gammas):
+            arguments = (*documents, *topics, *limits, gammas, xp.empty_like(gammas), expected, ratios, bounds)
+            _SOURCE.function("infer")((len(gammas),), (_THREADS,), arguments)
+        return Posterior(to_host(gammas), to_host(bounds), expected, ratios)
 
     def weighted_ratios(self, posterior: Posterior, sample_weight: NDArray[np.float64] | None) -> Any:
         """Ratios of a posterior, those of each document times its weight."""

@@ -101,10 +101,10 @@ def chi2_pair_sums(values, weights, out):
     for r in range(values.shape[0]):
         row = values[r]
         sums[:] = 0.0
-        own = 0.0
+        with_itself = 0.0
         for i in range(n):
             weighted[i] = weights[i] * row[i]
-            own += weights[i] * weighted[i]
+            with_itself += weights[i] * weighted[i]
             if row[i] > 0.0:
                 for j in range(0, i, _WIDTH):
                     end = min(j + _WIDTH, i)
@@ -112,7 +112,7 @@ def chi2_pair_sums(values, weights, out):
         pairs = 0.0
         for k in range(_WIDTH):
             pairs += sums[k]
-        out[r] = own + 4.0 * pairs
+        out[r] = with_itself + 4.0 * pairs
 
 
 @njit(cache=True, nogil=True)

@@ -55,11 +55,11 @@ Quadrature = tuple[NDArray[np.float64], NDArray[np.float64]]  # nodes and factor
 class Kernel:
     """An additive kernel: `words` defines it, the rest is faster or more exact.
 
-    The kernel of a number with itself is the number, unless `own` says otherwise.
+    The kernel of a number with itself is the number, unless `diagonal` says otherwise.
     """
 
     words: Callable[[Any, Any], Any]  # k(x, z) of arrays of numbers; 0 if one of the numbers is
-    own: Callable[[Any], Any] = np.asarray  # k(x, x)
+    diagonal: Callable[[Any], Any] = np.asarray  # k(x, x)
     feature: Callable[[Any], Any] | None = None  # k(x, z) is the product of the features of x and z
     squared_distances: Callable[[Any, Any], Any] | None = None  # k(x, x) + k(z, z) - 2 k(x, z)
     pair_sums: Callable[[Values, NDArray[np.float64]], NDArray[np.float64]] | None = None
@@ -74,7 +74,7 @@ class Kernel:
         """Squared distances ``k(x, x) + k(z, z) - 2 k(x, z)`` of arrays of numbers."""
         if self.squared_distances is not None:
             return self.squared_distances(x, z)
-        return self.own(x) + self.own(z) - 2 * self.words(x, z)
+        return self.diagonal(x) + self.diagonal(z) - 2 * self.words(x, z)
 
     def sums(self, values: Values, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """``Σ_ij w_i w_j k(v_i, v_j)`` for each row v of values."""
@@ -82,7 +82,7 @@ class Kernel:
             return (self.feature(values) @ weights) ** 2
         if self.pair_sums is not None:
             return self.pair_sums(values, weights)
-        sums = self.own(values) @ weights**2
+        sums = self.diagonal(values) @ weights**2
         for i in range(1, values.shape[1]):
             sums += 2 * weights[i] * (self.words(values[:, :i], values[:, i : i + 1]) @ weights[:i])
         return sums
@@ -211,7 +211,7 @@ KERNELS = {
         feature_at=lambda values, node: -np.expm1(-values * node),
         kind=loops.JENSEN_SHANNON,
     ),
-    "linear": Kernel(np.multiply, own=np.square, feature=_same, non_negative=False),
+    "linear": Kernel(np.multiply, diagonal=np.square, feature=_same, non_negative=False),
 }
 
 

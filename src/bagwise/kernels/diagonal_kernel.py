@@ -119,7 +119,7 @@ class PairLoss:
     ) -> tuple[NDArray[np.float64], list[float], bool]:
         """Minimise over all pairs by L-BFGS-B: weights, loss before and after each iteration, whether it converged."""
         curve = [self.of_all(start)[0]]
-        found = minimize(
+        result = minimize(
             self.of_all,
             start,
             jac=True,
@@ -128,7 +128,7 @@ class PairLoss:
             callback=lambda intermediate_result: curve.append(float(intermediate_result.fun)),
             options={"maxiter": max_iter, "ftol": tol, "gtol": tol},
         )
-        return found.x, curve, bool(found.success) or found.nit < max_iter
+        return result.x, curve, bool(result.success) or result.nit < max_iter
 
     def minimize_in_batches(
         self,

@@ -71,11 +71,11 @@ class SharedLabels(LabelSimilarity):
 
     def gradient(self, X: Any) -> NDArray[np.float64]:
         """G from sums over the samples of each label."""
-        own = self.scale * np.asarray(self.labels.multiply(self.labels).sum(axis=1)).ravel() + self.offset
-        gradient = self.scale * column_squares(self.labels.T @ X) - column_squares(X, own)
+        diagonal = self.scale * np.asarray(self.labels.multiply(self.labels).sum(axis=1)).ravel() + self.offset
+        gradient = self.scale * column_squares(self.labels.T @ X) - column_squares(X, diagonal)
         if self.offset:
             gradient += self.offset * np.asarray(X.sum(axis=0, dtype=np.float64)).ravel() ** 2
-        return _without_rounding(gradient, X, own.max())
+        return _without_rounding(gradient, X, diagonal.max())
 
     def separability(self, X: Any) -> NDArray[np.float64]:
         """``n Σ_l (1 - p_l) r_dl² / Σ_l (1 - p_l) - 1``: r_dl correlates feature d with label l of fraction p_l.
@@ -145,8 +145,8 @@ class GivenSimilarity(LabelSimilarity):
 
     def between(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.float64]:
         """Evaluate the function and check its result."""
-        given = self.function(self.labels[rows], self.labels[columns])
-        similarities = np.asarray(given.toarray() if sp.issparse(given) else given)
+        computed = self.function(self.labels[rows], self.labels[columns])
+        similarities = np.asarray(computed.toarray() if sp.issparse(computed) else computed)
         expected = (len(rows), len(columns))
         if similarities.shape != expected or similarities.dtype.kind not in "fiub":
             raise BagwiseError(

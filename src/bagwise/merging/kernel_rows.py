@@ -55,7 +55,7 @@ class KernelTraces:
     def _trace(self, structure: Structure, values: Values) -> NDArray[np.float64]:
         if isinstance(structure, TotalScatter):
             weights = structure.weights
-            return self._kernel.own(values) @ weights - self._pair_sums(values, weights) / weights.sum()
+            return self._kernel.diagonal(values) @ weights - self._pair_sums(values, weights) / weights.sum()
         if isinstance(structure, BetweenClasses):
             return self._between_classes(structure, values)
         if isinstance(structure, Combination):

@@ -44,11 +44,11 @@ def _key(kind, shared, query_total, total):
 
 
 @njit(cache=True, nogil=True)
-def _sift_down(keys, items, size, place):
+def _sift_down(keys, items, size, position):
     """Restore the heap below `place`: the farthest first, of equally far the latest."""
-    key, item = keys[place], items[place]
+    key, item = keys[position], items[position]
     while True:
-        child = 2 * place + 1
+        child = 2 * position + 1
         if child >= size:
             break
         other = child + 1
@@ -56,15 +56,15 @@ def _sift_down(keys, items, size, place):
             child = other
         if not (keys[child] > key or (keys[child] == key and items[child] > item)):
             break
-        keys[place], items[place] = keys[child], items[child]
-        place = child
-    keys[place], items[place] = key, item
+        keys[position], items[position] = keys[child], items[child]
+        position = child
+    keys[position], items[position] = key, item
 
 
 @njit(cache=True, nogil=True)
 def _heapify(keys, items, size):
-    for place in range(size // 2 - 1, -1, -1):
-        _sift_down(keys, items, size, place)
+    for position in range(size // 2 - 1, -1, -1):
+        _sift_down(keys, items, size, position)
 
 
 @njit(cache=True, nogil=True)
@@ -199,13 +199,13 @@ def keys_from_lists(kind, queries, lists, first, bounds, chosen, out):
         low, high = bounds[i]
         out[low:high] = 0.0
         for p in range(query_starts[query], query_starts[query + 1]):
-            place, end = starts[query_words[p]], starts[query_words[p] + 1]
+            position, end = starts[query_words[p]], starts[query_words[p] + 1]
             for c in range(low, high):
-                place = _find(items, place, end, chosen[c])
-                if place == end:
+                position = _find(items, position, end, chosen[c])
+                if position == end:
                     break
-                if items[place] == chosen[c]:
-                    out[c] += _shared_term(kind, np.float64(query_values[p]), np.float64(values[place]))
+                if items[position] == chosen[c]:
+                    out[c] += _shared_term(kind, np.float64(query_values[p]), np.float64(values[position]))
         for c in range(low, high):
             out[c] = _key(kind, out[c], query_totals[query], totals[chosen[c]])
 

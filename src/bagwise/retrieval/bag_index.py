@@ -443,21 +443,21 @@ class BagIndex:
         items = np.asarray(numbers, dtype=np.int64)
         shape = (len(items), one.shape[1])
         if self._metric.difference is not None:  # words of the items that the query does not have count too
-            found = [sp.csr_array((0, shape[1]))]
+            parts = [sp.csr_array((0, shape[1]))]
             for number in items.tolist():
                 other = self.row(number).astype(np.float64)
                 words = (one != other).indices
                 x, z = (row[:, words].toarray()[0] for row in (one, other))
-                found.append(sp.csr_array((self._metric.difference(x, z), words, [0, len(words)]), (1, shape[1])))
-            return sp.csr_array(sp.vstack(found))
-        words, own = one.indices.astype(np.int64), one.data
+                parts.append(sp.csr_array((self._metric.difference(x, z), words, [0, len(words)]), (1, shape[1])))
+            return sp.csr_array(sp.vstack(parts))
+        words, query_values = one.indices.astype(np.int64), one.data
         values, first = np.zeros((len(items), len(words))), 0
         for block in self.blocks():
             inside = np.flatnonzero((items >= first) & (items < first + len(block)))
             if len(inside):
                 values[inside] = block.values_of(words, items[inside] - first)
             first += len(block)
-        terms = self._metric.term(own, values)
+        terms = self._metric.term(query_values, values)
         places, columns = np.nonzero(terms)
         return sp.csr_array((terms[places, columns], (places, words[columns])), shape=shape)
 

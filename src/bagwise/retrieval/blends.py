@@ -140,8 +140,8 @@ class ClassBlend:
     ) -> ClassBlend:
         """Learn typical certainties from those of the items of an index, and their most likely classes."""
         every = float(np.quantile(certainty, _QUANTILE)) if len(certainty) else 1.0
-        found = [certainty[classes == k] for k in range(n_classes)]
-        typical = [np.quantile(own, _QUANTILE) if len(own) else every for own in found]
+        by_class = [certainty[classes == k] for k in range(n_classes)]
+        typical = [np.quantile(certainties, _QUANTILE) if len(certainties) else every for certainties in by_class]
         return cls(certainty, np.array(typical, dtype=np.float32), settings)
 
     def rows(self, words: Any, scores: NDArray[np.float64], weights: NDArray[np.float64] | None = None) -> Any:
@@ -185,13 +185,13 @@ class ClassBlend:
         """Return what `search` does, and the `class_weights` of the queries, which it needs."""
         near, neighbors = self._nearest(index, words, scores)
         weights = self._fit(near, neighbors, scores)
-        found, items = index.search(self.rows(words, scores, weights), k)
+        values, items = index.search(self.rows(words, scores, weights), k)
         for row in np.flatnonzero(near[:, 0] >= 1 - _EQUAL):
             equal = np.sort(neighbors[row][near[row] >= 1 - _EQUAL])
             others = ~np.isin(items[row], equal)
             items[row] = np.concatenate([equal, items[row][others]])[: items.shape[1]]
-            found[row] = np.concatenate([np.ones(len(equal)), found[row][others]])[: items.shape[1]]
-        return found, items, weights
+            values[row] = np.concatenate([np.ones(len(equal)), values[row][others]])[: items.shape[1]]
+        return values, items, weights
 
     @staticmethod
     def are_equal(similarity: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -224,9 +224,9 @@ class ClassBlend:
         """Return how well the classes can fit at most, by the certainty of the query above that of equal chances."""
         ones, by_chance = np.ones(len(chances)), 1 / chances.shape[1]
         above, room = np.maximum(chances.max(axis=1) - by_chance, 0), typical - by_chance
-        own = np.divide(above, room, out=ones.copy(), where=room > 0)  # no room: no item is more certain
+        ratio = np.divide(above, room, out=ones.copy(), where=room > 0)  # no room: no item is more certain
         limit = self.settings.own_certainty
-        return np.divide(own, limit, out=ones, where=own < limit)
+        return np.divide(ratio, limit, out=ones, where=ratio < limit)
 
 
 @dataclass(frozen=True)
@@ -297,8 +297,8 @@ class GroupBlend:
         self, index: Any, words: Any, groups: Any, k: int, by: str = "both"
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Find the k best items for each query, see `BagIndex.search`."""
-        found: tuple[NDArray[np.float64], NDArray[np.int64]] = index.search(self.query_rows(words, groups, by), k)
-        return found
+        best: tuple[NDArray[np.float64], NDArray[np.int64]] = index.search(self.query_rows(words, groups, by), k)
+        return best
 
 
 def _beside(words: Any, *others: Any) -> Any:

@@ -56,8 +56,8 @@ def _search(
     metric = queries.metric
     for i in range(len(out_keys)):
         shared = np.zeros(BLOCK_ITEMS)
-        own = slice(queries.starts[first + i], queries.starts[first + i + 1])
-        for word, x in zip(queries.words[own].tolist(), queries.values[own].astype(np.float64), strict=True):
+        span = slice(queries.starts[first + i], queries.starts[first + i + 1])
+        for word, x in zip(queries.words[span].tolist(), queries.values[span].astype(np.float64), strict=True):
             items, z = list_of(word)
             shared[items] += metric.term(x, z.astype(np.float64))
         keys = metric.key(shared[: len(totals)], queries.totals[first + i] + totals)
@@ -68,8 +68,9 @@ def _search(
 def _compare(block: Block, queries: Queries, first: int, bounds: _Items, chosen: _Items, out: _Keys) -> None:
     """Do what `keys_from_lists` does by the definition."""
     for i, (low, high) in enumerate(bounds.tolist(), first):
-        own, items = slice(queries.starts[i], queries.starts[i + 1]), chosen[low:high]
-        terms = queries.metric.term(queries.values[own].astype(np.float64), block.values_of(queries.words[own], items))
+        part, items = slice(queries.starts[i], queries.starts[i + 1]), chosen[low:high]
+        x, z = queries.values[part].astype(np.float64), block.values_of(queries.words[part], items)
+        terms = queries.metric.term(x, z)
         out[low:high] = queries.metric.key(terms.sum(axis=1), queries.totals[i] + block.totals[items])
 
 
@@ -115,7 +116,7 @@ class InvertedBlock(_Arrays):
     items: NDArray[np.uint16]  # of one list after the other, rising in each
     values: NDArray[np.float32]
 
-    def n_queries(self, place: Retrieval) -> int:
+    def n_queries(self, module: Retrieval) -> int:
         """Return how many queries should be searched together."""
         return _INVERTED_QUERIES
 
@@ -127,7 +128,7 @@ class InvertedBlock(_Arrays):
         part = slice(self.starts[word], self.starts[word + 1])
         return self.items[part], self.values[part]
 
-    def search(self, place: Retrieval, queries: Queries, first: int, out_keys: _Keys, out_items: _Items) -> None:
+    def search(self, module: Retrieval, queries: Queries, first: int, out_keys: _Keys, out_items: _Items) -> None:
         """Find the nearest items of the queries from `first` on, in order; as many as the results have columns."""
         words, metric = queries.words[queries.starts[first] : queries.starts[first + len(out_keys)]], queries.metric
         if _by_definition(metric, len(out_keys), int((self.starts[words + 1] - self.starts[words]).sum())):
@@ -196,11 +197,11 @@ class DenseBlock(_Arrays):
 
     values: NDArray[np.float32]
 
-    def n_queries(self, place: Retrieval) -> int:
+    def n_queries(self, module: Retrieval) -> int:
         """Return how many queries should be searched together."""
-        return place.n_queries(*self.values.shape)
+        return module.n_queries(*self.values.shape)
 
-    def search(self, place: Retrieval, queries: Queries, first: int, out_keys: _Keys, out_items: _Items) -> None:
+    def search(self, module: Retrieval, queries: Queries, first: int, out_keys: _Keys, out_items: _Items) -> None:
         """Do what `InvertedBlock.search` does.
 
         All pairs are compared in float32. Those that can be among the nearest, by a bound on the rounding errors, are
@@ -215,7 +216,7 @@ class DenseBlock(_Arrays):
 
             _search(queries, list_of, self.totals, first, out_keys, out_items)
             return
-        bounds, chosen = place.possible_items(self, queries, first, last, k)
+        bounds, chosen = module.possible_items(self, queries, first, last, k)
         keys = np.empty(len(chosen))
         self.keys(queries, first, bounds, chosen, keys)
         # of equally near items those added first

@@ -100,13 +100,13 @@ class Candidates:
         """
         n_removed = len(self._items) - self._n_known
         n_asked = min(n + min(n_removed, n), len(self._items))
-        found = np.empty((rows.shape[0], n_asked), dtype=np.int64)
+        numbers = np.empty((rows.shape[0], n_asked), dtype=np.int64)
         selector = self._select(allowed)
         with self._threads(n_threads):
             for first in range(0, rows.shape[0], _ROWS):
                 part = slice(first, first + _ROWS)
-                found[part] = self._search_vectors(rows[part], n_asked, n_probe, selector)
-        items = np.where(found < 0, -1, self._items[found])
+                numbers[part] = self._search_vectors(rows[part], n_asked, n_probe, selector)
+        items = np.where(numbers < 0, -1, self._items[numbers])
         if n_removed:
             # the nearest n that were not removed, in the order of faiss
             order = np.argsort(items < 0, axis=1, kind="stable")
@@ -127,7 +127,7 @@ class Candidates:
             n_probe = min(n_probe, index.nlist)
             near, cells = index.quantizer.search(self._cell_vectors(vectors), n_probe)
             parameters = faiss.SearchParametersIVF(nprobe=n_probe, **selector)
-            distances, found = (
+            distances, numbers = (
                 np.empty((len(vectors), n), dtype=np.float32),
                 np.empty((len(vectors), n), dtype=np.int64),
             )
@@ -136,11 +136,11 @@ class Candidates:
                 len(vectors),
                 faiss.swig_ptr(vectors),
                 n,
-                *(faiss.swig_ptr(array) for array in (cells, near, distances, found)),
+                *(faiss.swig_ptr(array) for array in (cells, near, distances, numbers)),
                 False,
                 parameters,
             )
-            return found
+            return numbers
         if isinstance(index, faiss.IndexHNSWFlat):
             parameters = faiss.SearchParametersHNSW(efSearch=max(n, _BUILD_WIDTH), **selector)
             return index.search(vectors, n, params=parameters)[1]
@@ -247,8 +247,8 @@ class Candidates:
                 known: Any = [] if cell_of is None else cell_of[self._n_known : self._n_known + n]
                 cells = np.array(known, dtype=np.int64)
                 if len(cells) < n:
-                    found = index.quantizer.search(self._cell_vectors(vectors[len(cells) :]), 1)[1]
-                    cells = np.concatenate([cells, found.ravel()])
+                    nearest = index.quantizer.search(self._cell_vectors(vectors[len(cells) :]), 1)[1]
+                    cells = np.concatenate([cells, nearest.ravel()])
                 numbers = np.arange(index.ntotal, index.ntotal + n)
                 index.add_core(n, faiss.swig_ptr(vectors), faiss.swig_ptr(numbers), faiss.swig_ptr(cells))
                 self._cell_of = np.concatenate([self._cell_of, cells.astype(np.int32)])

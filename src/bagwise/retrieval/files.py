@@ -137,10 +137,10 @@ def _read_blocks(tensors: Mapping[str, NDArray[Any]], n_words: int) -> list[Bloc
     sizes, is_dense, starts = tensors["sizes"], tensors["is_dense"], tensors["starts"]
     n_inverted, n_dense = int((is_dense == 0).sum()), int(sizes[is_dense == 1].sum())
     n_values, ends = len(tensors["values"]), starts[:, -1] if starts.size else np.empty(0, dtype=np.int64)
-    found = (int(sizes.sum()), *starts.shape, *tensors["dense"].shape)
+    sizes_read = (int(sizes.sum()), *starts.shape, *tensors["dense"].shape)
     expected = (len(tensors["totals"]), n_inverted, n_words + 1, n_dense, n_words)
-    if found != expected:
-        raise BagwiseError(f"its items, inverted lists and dense rows number {found}; expected {expected}")
+    if sizes_read != expected:
+        raise BagwiseError(f"its items, inverted lists and dense rows number {sizes_read}; expected {expected}")
     if starts.size and ((starts[:, 0] != 0).any() or (starts < 0).any() or (np.diff(starts, axis=1) < 0).any()):
         raise BagwiseError("its starts of inverted lists must rise from 0")
     if (ends > n_values).any() or ends.sum() != n_values:

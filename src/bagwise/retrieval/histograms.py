@@ -145,9 +145,9 @@ def check_histograms(X: Any, metric: Metric, n_words: int | None, what: str) -> 
         )
     if rows.shape[1] == 0:
         raise BagwiseError(f"{what} must have at least one word, got shape {rows.shape}.")
-    found = first_not_finite(rows)
-    if found is not None:
-        raise BagwiseError(f"{what} must be finite, but row {found[0]}, word {found[1]} is {found[2]}.")
+    bad = first_not_finite(rows)
+    if bad is not None:
+        raise BagwiseError(f"{what} must be finite, but row {bad[0]}, word {bad[1]} is {bad[2]}.")
     if metric.non_negative:
         check_non_negative(
             rows, f"The metric {metric.name!r}", f"Use {argument('metric', 'euclidean')} or 'inner', or counts."
@@ -171,8 +171,8 @@ def prepare(rows: Any, metric: Metric, normalize: str | None) -> Any:
     if normalize is not None or metric.square_root:
         values = values.astype(np.float64)
     if normalize is not None:
-        held = sp.csr_array((values, rows.indices, rows.indptr), shape=rows.shape) if sparse else values
-        sizes = row_totals(held, NORMS[normalize])
+        matrix = sp.csr_array((values, rows.indices, rows.indptr), shape=rows.shape) if sparse else values
+        sizes = row_totals(matrix, NORMS[normalize])
         sizes = np.sqrt(sizes) if normalize == "l2" else sizes
         sizes[sizes == 0] = 1.0
         values /= np.repeat(sizes, np.diff(rows.indptr)) if sparse else sizes[:, np.newaxis]
@@ -201,9 +201,9 @@ class Queries:
     @classmethod
     def of(cls, rows: Any, metric: Metric) -> Queries:
         """Take rows that `prepare` gave."""
-        held = sp.csr_array(rows)
-        starts, words = held.indptr.astype(np.int64), held.indices.astype(np.int64)
-        return cls(metric, held.shape[1], starts, words, held.data, metric.totals(held))
+        matrix = sp.csr_array(rows)
+        starts, words = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64)
+        return cls(metric, matrix.shape[1], starts, words, matrix.data, metric.totals(matrix))
 
     def __len__(self) -> int:
         return len(self.totals)

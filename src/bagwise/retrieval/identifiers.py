@@ -27,9 +27,9 @@ class Identifiers:
         self._numbers: dict[Any, int] | None = None  # made at the first change; in the order of adding
 
     def __len__(self) -> int:
-        held = self._array if self._numbers is None else self._numbers
-        assert held is not None
-        return len(held)
+        ids = self._array if self._numbers is None else self._numbers
+        assert ids is not None
+        return len(ids)
 
     @property
     def values(self) -> NDArray[Any]:

@@ -49,8 +49,8 @@ def possible_items(
 
             shared = np.empty((len(dense), len(block)), dtype=np.float32)
             kernels.screen_rows(kind, dense, block.values, shared)
-        found = possible(np, queries.metric, shared, queries.totals[first:last], block.totals, dense.shape[1], k)
-    return bounds_of(found.sum(axis=1)), np.nonzero(found)[1]
+        chosen = possible(np, queries.metric, shared, queries.totals[first:last], block.totals, dense.shape[1], k)
+    return bounds_of(chosen.sum(axis=1)), np.nonzero(chosen)[1]
 
 
 def bounds_of(counts: NDArray[np.int64]) -> NDArray[np.int64]:

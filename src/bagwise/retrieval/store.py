@@ -70,7 +70,7 @@ class Store:
         return replace(self, blocks=tuple(one if len(one) < BLOCK_ITEMS else one.mapped(folder) for one in self.blocks))
 
     def search(
-        self, queries: Queries, k: int, n_threads: int, place: Retrieval
+        self, queries: Queries, k: int, n_threads: int, module: Retrieval
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Find the k nearest items of each query: their keys and numbers, nearest first, then in order of adding.
 
@@ -82,23 +82,23 @@ class Store:
         with one_blas_thread():
             for first in range(0, len(queries), step):
                 part = slice(first, min(first + step, len(queries)))
-                keys[part], items[part] = self._search_some(queries, part, k, n_threads, place)
+                keys[part], items[part] = self._search_some(queries, part, k, n_threads, module)
         return keys, items
 
     def _search_some(
-        self, queries: Queries, part: slice, k: int, n_threads: int, place: Retrieval
+        self, queries: Queries, part: slice, k: int, n_threads: int, module: Retrieval
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         n_queries, n_found = part.stop - part.start, [min(k, len(block)) for block in self.blocks]
         keys = [np.empty((n_queries, n)) for n in n_found]
         items = [np.empty((n_queries, n), dtype=np.int64) for n in n_found]
-        steps = [block.n_queries(place) for block in self.blocks]
+        steps = [block.n_queries(module) for block in self.blocks]
         tasks = [(b, low, low + step) for b, step in enumerate(steps) for low in range(0, n_queries, step)]
 
         def run(start: int, stop: int) -> None:
             for b, low, high in tasks[start:stop]:
-                self.blocks[b].search(place, queries, part.start + low, keys[b][low:high], items[b][low:high])
+                self.blocks[b].search(module, queries, part.start + low, keys[b][low:high], items[b][low:high])
 
-        run_over_ranges(run, len(tasks), place.n_threads(n_threads), size=1)
+        run_over_ranges(run, len(tasks), module.n_threads(n_threads), size=1)
         firsts = accumulate(map(len, self.blocks[:-1]), initial=0)
         every, numbers = np.hstack(keys), np.hstack([one + first for one, first in zip(items, firsts, strict=True)])
         # blocks come in the order of adding, and so do equally near items in each of them

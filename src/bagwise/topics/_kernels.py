@@ -408,10 +408,10 @@ def _draw(sums, uniform):
     """The first k with ``sums[k] > uniform * sums[-1]``, where `sums` are cumulative: without branches."""
     last = sums.shape[0] - 1
     limit = uniform * sums[last]
-    found = 0
+    topic = 0
     for k in range(last):
-        found += sums[k] <= limit
-    return found
+        topic += sums[k] <= limit
+    return topic
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

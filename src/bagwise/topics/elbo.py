@@ -50,10 +50,10 @@ def elbo_terms(
     factors = np.take_along_axis(expected_logs, largest, 1) - np.log(np.take_along_axis(posterior.expected, largest, 1))
     shifts = factors.ravel()
     entries = (counts.indptr, counts.indices)
-    given = (weights, logs, posterior.expected, posterior.ratios)
+    arrays = (weights, logs, posterior.expected, posterior.ratios)
 
     def split(first: int, last: int) -> None:
-        split_bound_of_words(*entries, counts.data, *given, shifts, per_topic, in_words, per_word, first, last)
+        split_bound_of_words(*entries, counts.data, *arrays, shifts, per_topic, in_words, per_word, first, last)
 
     run_over_ranges(split, n_documents, n_threads)
     topics = _topic_terms(alpha, gamma, expected_logs, per_topic)
@@ -78,7 +78,7 @@ def elbo_terms(
     n_words = counts.shape[1]
 
     def fill(first: int, last: int) -> None:
-        list_emissions(*entries, *given, _SMALLEST, n_words, starts, columns, values, first, last)
+        list_emissions(*entries, *arrays, _SMALLEST, n_words, starts, columns, values, first, last)
 
     run_over_ranges(fill, n_documents, n_threads)
     return topics, sp.csr_array((values, columns, starts), shape=(n_documents, n_components * n_words))

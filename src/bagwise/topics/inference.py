@@ -138,7 +138,7 @@ def infer(
     """
     shape = (X.shape[0], len(alpha))
     warm = gamma is not None
-    found = Posterior(
+    posterior = Posterior(
         np.array(gamma, dtype=np.float64) if gamma is not None else np.empty(shape),
         np.empty(shape[0]),
         np.empty(shape),
@@ -148,11 +148,11 @@ def infer(
     def work(first: int, last: int) -> None:
         infer_documents(
             X.indptr, X.indices, X.data, weights, alpha, warm,
-            found.gamma, found.expected, found.ratios, found.bounds, first, last, max_iter, tol,
+            posterior.gamma, posterior.expected, posterior.ratios, posterior.bounds, first, last, max_iter, tol,
         )  # fmt: skip
 
     run_over_ranges(work, shape[0], n_threads, _DOCUMENT_CHUNK)
-    return found
+    return posterior
 
 
 class Corpus:

@@ -103,9 +103,9 @@ class LatentDirichletNB(CountReader, ClassifierMixin, BaseEstimator):
         self.class_log_prior_ = np.log(totals / totals.sum())
         self.models_ = []
         for code in range(len(classes)):
-            own = codes == code
-            of_class = None if weights is None else weights[own]
-            self.models_.append(new_model(self.model).fit(counts[own], sample_weight=of_class))
+            inside = codes == code
+            of_class = None if weights is None else weights[inside]
+            self.models_.append(new_model(self.model).fit(counts[inside], sample_weight=of_class))
         return self
 
     def predict_joint_log_proba(self, X: Any) -> NDArray[np.float64]:

@@ -122,8 +122,8 @@ def draw_topics(
     sums = np.cumsum(counts, axis=1)
     sums /= sums[:, -1:]
     sums += np.arange(n_words)[:, np.newaxis]  # ascending as a whole: one search for all
-    found = np.searchsorted(sums.ravel(), words + rng.random_sample(len(words)), side="right")
-    return np.minimum(found - words.astype(np.int64) * n_components, n_components - 1)
+    drawn = np.searchsorted(sums.ravel(), words + rng.random_sample(len(words)), side="right")
+    return np.minimum(drawn - words.astype(np.int64) * n_components, n_components - 1)
 
 
 def sampled_counts(
@@ -191,10 +191,10 @@ def sample_topic_fractions(
     fractions = np.empty((X.nnz, len(alpha)))
     n_discarded = n_sweeps // 5
     entries = (X.indptr, X.indices, X.data.astype(np.int64))
-    given = (weights, alpha, np.uint64(seed), n_discarded, n_sweeps - n_discarded)
+    settings = (weights, alpha, np.uint64(seed), n_discarded, n_sweeps - n_discarded)
 
     def work(first: int, last: int) -> None:
-        sample_documents(*entries, *given, fractions, first, last)
+        sample_documents(*entries, *settings, fractions, first, last)
 
     run_over_ranges(work, X.shape[0], n_threads, _DOCUMENT_CHUNK)
     return fractions

@@ -258,18 +258,18 @@ class Expectation:
         return Expectation(self.counts + other.counts, logs, n, self.bound + other.bound)
 
 
-def online_update(state: State, found: Expectation, training: Training, total_samples: float) -> State:
+def online_update(state: State, expectation: Expectation, training: Training, total_samples: float) -> State:
     """Update the model, weighted as if all `total_samples` documents were like those of the batch.
 
     ``λ = (1 - ρ) λ + ρ (η + (total_samples / batch) Σ n φ)`` with ``ρ = (offset + n_updates)^-decay``.
     """
     rate = (training.offset + state.n_updates) ** -training.decay
-    counts = found.counts * (rate * total_samples / found.n_documents)
+    counts = expectation.counts * (rate * total_samples / expectation.n_documents)
     counts += rate * training.eta
     counts += (1 - rate) * state.counts
     alpha = state.alpha
-    if found.logs is not None:
-        alpha = (1 - rate) * alpha + rate * prior_from_logs(alpha, found.logs, training.prior)
+    if expectation.logs is not None:
+        alpha = (1 - rate) * alpha + rate * prior_from_logs(alpha, expectation.logs, training.prior)
     return replace(state, counts=counts, alpha=alpha, n_updates=state.n_updates + 1)
 
 
@@ -281,8 +281,8 @@ def online_step(
     sample_weight: NDArray[np.float64] | None = None,
 ) -> tuple[State, float]:
     """Update the model with one batch, see `online_update`; also returns the ELBO of its documents before that."""
-    found = Expectation.of(X, state, training, sample_weight)
-    return online_update(state, found, training, total_samples), found.bound
+    expectation = Expectation.of(X, state, training, sample_weight)
+    return online_update(state, expectation, training, total_samples), expectation.bound
 
 
 def online_passes(

@@ -90,12 +90,12 @@ class _Panel:
         """Draw areas that show points at a size and their label on hover and, with `stops`, on focus."""
         places = [self.x(size) for size in sizes]
         parts = []
-        for i, place in enumerate(places):
-            start = self.layout.left if i == 0 else (places[i - 1] + place) / 2
-            end = self.layout.right if i == len(places) - 1 else (places[i + 1] + place) / 2
+        for i, x in enumerate(places):
+            start = self.layout.left if i == 0 else (places[i - 1] + x) / 2
+            end = self.layout.right if i == len(places) - 1 else (places[i + 1] + x) / 2
             area = element("rect", x=start, y=self.top, width=end - start, height=self.bottom - self.top, class_="area")
-            shown = line(place, self.top, place, self.bottom, "guide")
-            shown += "".join(element("circle", cx=place, cy=self.y(value), r=4.5, class_="dot") for value in values[i])
+            shown = line(x, self.top, x, self.bottom, "guide")
+            shown += "".join(element("circle", cx=x, cy=self.y(value), r=4.5, class_="dot") for value in values[i])
             shown += text(labels[i], self.layout.right, self.top - self.head, "readout", "end")
             focus = {"role": "img", "aria_label": labels[i], "tabindex": 0} if stops else {"aria_hidden": "true"}
             parts.append(element("g", area, element("g", shown, class_="tip"), class_="point", **focus))
@@ -216,18 +216,18 @@ def _marks(curve: MergingCurve, panel: _Panel) -> str:
         marks[curve.n_groups] = "model, 1-SE choice" if curve.n_groups == curve.one_se else "model"
     parts = []
     for row, (size, name) in enumerate(sorted(marks.items())):
-        place, error, test = panel.x(size), curve.error_at(size), curve.test_error_at(size)
+        x, error, test = panel.x(size), curve.error_at(size), curve.test_error_at(size)
         height = panel.top - 22 + 15 * row
-        parts.append(line(place, height - 8, place, panel.bottom, "mark"))
+        parts.append(line(x, height - 8, x, panel.bottom, "mark"))
         label = f"{name}: {how_many(size, 'groups')}"
         space, right = _LETTER * len(label) + 6, panel.layout.right
-        start = place + 6 if place + space <= right else max(0.0, min(place, right) - space)
+        start = x + 6 if x + space <= right else max(0.0, min(x, right) - space)
         parts.append(text(label, start, height, "mark-label"))
         if test is not None and size == curve.n_groups:
-            parts.append(element("circle", cx=place, cy=panel.y(test), r=6, class_="chosen test"))
+            parts.append(element("circle", cx=x, cy=panel.y(test), r=6, class_="chosen test"))
         if error is not None:
             kind = "chosen" if size == curve.n_groups else "one-se"
-            parts.append(element("circle", cx=place, cy=panel.y(error), r=6, class_=kind))
+            parts.append(element("circle", cx=x, cy=panel.y(error), r=6, class_=kind))
     return "".join(parts)
 
 
@@ -247,9 +247,9 @@ def _criterion_curve(curve: MergingCurve, panel: _Panel, readouts: bool) -> str:
 _REFERENCE = "1 4"  # dots
 
 
-def series_style(place: int) -> tuple[str, str | None]:
+def series_style(number: int) -> tuple[str, str | None]:
     """Return the class and the dash pattern of the line of a criterion."""
-    return f"series-{place % _N_COLORS + 1}", _DASHES[place // _N_COLORS % len(_DASHES)]
+    return f"series-{number % _N_COLORS + 1}", _DASHES[number // _N_COLORS % len(_DASHES)]
 
 
 def comparison_chart(comparison: Comparison, layout: ChartLayout = WIDE) -> str:
@@ -260,8 +260,8 @@ def comparison_chart(comparison: Comparison, layout: ChartLayout = WIDE) -> str:
     panel = _Panel(layout, x, linear_axis(errors, top + 290, top, zero=True), "Error", head=26)
     parts = [panel.frame(_percentages(panel.y)), panel.x_axis()]
     legend_top, n_columns = panel.bottom + 68, 3 if layout is WIDE else 1
-    for place, result in enumerate(comparison.criteria):
-        kind, dash = series_style(place)
+    for series, result in enumerate(comparison.criteria):
+        kind, dash = series_style(series)
         dash = _REFERENCE if result.reference else dash
         whole = [(panel.x(size), panel.y(error)) for size, error in zip(comparison.sizes, result.errors, strict=True)]
         points = [whole[i] for i in thinned([point[0] for point in whole], result.errors, _MAX_DRAWN)]
@@ -270,8 +270,8 @@ def comparison_chart(comparison: Comparison, layout: ChartLayout = WIDE) -> str:
         label = f"{shortened(result.name, 40)}: " + ", ".join(
             f"{percent(error)} with {how_many(size, 'groups')}" for size, error in ends.items()
         )
-        left = layout.left + place % n_columns * (layout.right - layout.left) / n_columns
-        top = legend_top + 18 * (place // n_columns)
+        left = layout.left + series % n_columns * (layout.right - layout.left) / n_columns
+        top = legend_top + 18 * (series // n_columns)
         drawn += path([(left, top - 4), (left + 28, top - 4)], "line", dash=dash)
         drawn += text(shortened(result.name, 28), left + 36, top, "legend")
         if layout is WIDE:

@@ -266,10 +266,10 @@ def map_chart(summary: ClusterSummary) -> str:
     places = _MARGIN + (points - low) / np.where(high > low, high - low, 1) * size
     drawn, numbers = [], []
     for number in np.unique(summary.point_clusters).tolist():
-        own = places[summary.point_clusters == number]
-        dots = "".join(f"M{x:.0f},{y:.0f}h0" for x, y in own.tolist())
+        inside = places[summary.point_clusters == number]
+        dots = "".join(f"M{x:.0f},{y:.0f}h0" for x, y in inside.tolist())
         drawn.append(element("path", d=dots, class_=f"dots dots-{number % N_TONES}"))
-        x, y = np.median(own, axis=0).tolist()
+        x, y = np.median(inside, axis=0).tolist()
         numbers.append(text(str(number), x, y, "dot-number", "middle"))
     names = {card.number: card.name for card in summary.cards}
     label = f"Map of {how_many(len(points), 'items')} in {how_many(len(names), 'clusters')}"

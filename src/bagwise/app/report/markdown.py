@@ -55,12 +55,12 @@ def write_markdown(data: ReportData, folder: str | os.PathLike[str]) -> Path:
     | items | 200 |
     <BLANKLINE>
     """
-    place = _make_folder(folder)
+    directory = _make_folder(folder)
     about = sentences.about_model(data)
     parts = [f"# {escaped(data.title)}", *([_say(about)] if about else [])]
     for section in (_setup, _curve, _baselines, _confusion, _groups, _examples, _end):
-        parts += section(data, place)
-    return write_atomically(place / "report.md", ("\n\n".join(parts) + "\n").encode(), private=True)
+        parts += section(data, directory)
+    return write_atomically(directory / "report.md", ("\n\n".join(parts) + "\n").encode(), private=True)
 
 
 def write_comparison_markdown(comparison: Comparison, folder: str | os.PathLike[str]) -> Path:
@@ -78,8 +78,8 @@ def write_comparison_markdown(comparison: Comparison, folder: str | os.PathLike[
         The Markdown file.
     """
     chart = chart_file(comparison_chart(comparison))
-    place = _make_folder(folder)
-    write_atomically(place / "comparison.svg", chart)
+    directory = _make_folder(folder)
+    write_atomically(directory / "comparison.svg", chart)
     summary = _say(*sentences.about_comparison(comparison))
     parts = [f"# {escaped(comparison.title)}", summary, comparison_table(comparison)]
     parts.append("![Error of each criterion against the number of groups](comparison.svg)")
@@ -87,7 +87,7 @@ def write_comparison_markdown(comparison: Comparison, folder: str | os.PathLike[
         parts.append(f"Measured by {escaped(comparison.protocol)}.")
     if comparison.facts:
         parts.append(_pairs_table((name, plain(value)) for name, value in comparison.facts.items()))
-    return write_atomically(place / "comparison.md", ("\n\n".join(parts) + "\n").encode())
+    return write_atomically(directory / "comparison.md", ("\n\n".join(parts) + "\n").encode())
 
 
 def comparison_table(comparison: Comparison) -> str:
@@ -132,11 +132,11 @@ def escaped(text: str) -> str:
 
 
 def _make_folder(folder: str | os.PathLike[str]) -> Path:
-    place = Path(folder)
-    if place.exists() and not place.is_dir():
-        raise BagwiseError(f"{place} is a file. Give a folder for the Markdown file and its pictures.")
-    place.mkdir(parents=True, exist_ok=True)
-    return place
+    directory = Path(folder)
+    if directory.exists() and not directory.is_dir():
+        raise BagwiseError(f"{directory} is a file. Give a folder for the Markdown file and its pictures.")
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]], left: Sequence[int] = (0,)) -> str:
@@ -270,12 +270,12 @@ def _words(group: WordGroup, folder: Path) -> str:
 def _examples(data: ReportData, folder: Path) -> list[str]:
     parts = ["## Examples", _say(sentences.about_examples(data.examples))] if data.examples else []
     titles = {group.number: group.title for group in data.groups}
-    place = 0
+    number = 0
     for name, members in examples_by_class(data):
         rows = []
         for example in members:
-            place += 1
-            rows.append(_example(example, f"example-{place}.png", folder, titles))
+            number += 1
+            rows.append(_example(example, f"example-{number}.png", folder, titles))
         parts += [f"### {escaped(name)}"] if name is not None else []
         parts.append(_table(["item", "predicted class", "parts of the score"], rows, left=(0, 1, 2)))
     return parts

@@ -90,12 +90,12 @@ def _compared(
     strongest = min(baselines, key=lambda one: one.error, default=None)
     test, error = curve.test_error_at(curve.n_groups), curve.error_at(curve.n_groups)
     if test is not None and not curve.test_is_training and (strongest is None or strongest.test_error is not None):
-        found = None if strongest is None or strongest.test_error is None else (strongest, strongest.test_error)
-        return test, found, f"on {how_many(curve.n_test, 'test items')}"
+        reference = None if strongest is None or strongest.test_error is None else (strongest, strongest.test_error)
+        return test, reference, f"on {how_many(curve.n_test, 'test items')}"
     if error is None:
         return (None if curve.test_is_training else test), None, f"on {how_many(curve.n_test, 'test items')}"
-    found = None if strongest is None else (strongest, strongest.error)
-    return error, found, f"in {curve.protocol or 'cross-validation'}"
+    reference = None if strongest is None else (strongest, strongest.error)
+    return error, reference, f"in {curve.protocol or 'cross-validation'}"
 
 
 def _best_and_worst(confusion: ConfusionMatrix) -> Sentence:
@@ -154,8 +154,8 @@ def about_curve(curve: MergingCurve) -> list[Sentence]:
         error = curve.error_at(curve.n_groups)
         shown = "the error was not measured at this size" if error is None else f"its error is {percent(error)}"
         sentences.append((f"The model has {how_many(curve.n_groups, 'groups')}; {shown}.",))
-    for which, place in {"smallest": 0, "largest": len(curve.sizes) - 1}.items():
-        size, error = curve.sizes[place], curve.errors[place]
+    for which, position in {"smallest": 0, "largest": len(curve.sizes) - 1}.items():
+        size, error = curve.sizes[position], curve.errors[position]
         if size not in (best, curve.one_se, curve.n_groups):
             sentences.append(
                 (f"With {how_many(size, 'groups')}, the {which} size tried, the error is {percent(error)}.",)
@@ -187,7 +187,7 @@ def what_errors_mean(curve: MergingCurve) -> list[Meaning]:
     error = curve.error_at(curve.n_groups)
     spread = curve.standard_error_at(curve.n_groups)
     of_model = "" if curve.n_groups is None else f" with {how_many(curve.n_groups, 'groups')}"
-    found = []
+    meanings = []
     if curve.sizes:
         said: list[Sentence] = [
             (
@@ -206,10 +206,10 @@ def what_errors_mean(curve: MergingCurve) -> list[Meaning]:
                     "from another source; a split named “test” would.",
                 )
             )
-        found.append(Meaning("Cross-validation", said))
+        meanings.append(Meaning("Cross-validation", said))
     if curve.test_sizes:
-        found.append(_about_test(curve, of_model))
-    return found
+        meanings.append(_about_test(curve, of_model))
+    return meanings
 
 
 def _about_test(curve: MergingCurve, of_model: str) -> Meaning:
@@ -374,16 +374,16 @@ def about_comparison(comparison: Comparison) -> list[Sentence]:
     kinds = [[result for result in comparison.criteria if result.reference == kind] for kind in (False, True)]
     if all(kinds):
         for results, who in zip(kinds, ("merging", "the references"), strict=True):
-            lowest, place, name = min(
-                (error, place, result.name) for result in results for place, error in enumerate(result.errors)
+            lowest, position, name = min(
+                (error, position, result.name) for result in results for position, error in enumerate(result.errors)
             )
-            features = how_many(comparison.sizes[place], "groups" if who == "merging" else "features")
+            features = how_many(comparison.sizes[position], "groups" if who == "merging" else "features")
             where = "" if name.startswith("all words") else f" with {features}"
             sentences.append((f"The lowest error of {who} is {percent(lowest)}, by ", Name(name), f"{where}."))
         return sentences
-    for place, size in {0: comparison.sizes[0], len(comparison.sizes) - 1: comparison.sizes[-1]}.items():
-        lowest = min(result.errors[place] for result in comparison.criteria)
-        best = [Name(result.name) for result in comparison.criteria if result.errors[place] == lowest]
+    for position, size in {0: comparison.sizes[0], len(comparison.sizes) - 1: comparison.sizes[-1]}.items():
+        lowest = min(result.errors[position] for result in comparison.criteria)
+        best = [Name(result.name) for result in comparison.criteria if result.errors[position] == lowest]
         have = "has" if len(best) == 1 else "have"
         sentences.append(
             (f"With {how_many(size, 'groups')}, ", *_listed(best), f" {have} the lowest error, {percent(lowest)}.")

@@ -91,10 +91,10 @@ def shown_groups(groups: Sequence[WordGroup]) -> list[WordGroup]:
 
 def examples_by_class(data: ReportData) -> list[tuple[str | None, list[Example]]]:
     """Group examples by true class, or by predicted class if the true one is unknown."""
-    found: dict[str | None, list[Example]] = {one.name: [] for one in data.classes}
+    groups: dict[str | None, list[Example]] = {one.name: [] for one in data.classes}
     for example in data.examples:
-        found.setdefault(example.predicted if example.label is None else example.label, []).append(example)
-    return [(name, members) for name, members in found.items() if members]
+        groups.setdefault(example.predicted if example.label is None else example.label, []).append(example)
+    return [(name, members) for name, members in groups.items() if members]
 
 
 def table_rows(curve: MergingCurve) -> list[int]:
@@ -254,16 +254,16 @@ def score_parts(example: Example) -> tuple[list[ScorePart], str]:
     shown, rest = (
         example.contributions[part] for part in (slice(LIMITS.contributions), slice(LIMITS.contributions, None))
     )
-    found: list[tuple[str, int | None, float]] = [(f"group {number}", number, value) for number, value in shown]
+    named: list[tuple[str, int | None, float]] = [(f"group {number}", number, value) for number, value in shown]
     if example.score is not None:
         if rest:
-            found.append((how_many(len(rest), "other groups"), None, sum(value for _, value in rest)))
-        found.append(("intercept", None, example.intercept))
-    values = [value for *_, value in found]
+            named.append((how_many(len(rest), "other groups"), None, sum(value for _, value in rest)))
+        named.append(("intercept", None, example.intercept))
+    values = [value for *_, value in named]
     digits = texts.digits_for(max(map(abs, values), default=0.0))
     if example.score is not None:
         values = texts.rounded_to_sum(values, example.score, digits)
-    parts = [ScorePart(*of, texts.fixed(value, digits, sign=True)) for of, value in zip(found, values, strict=True)]
+    parts = [ScorePart(*of, texts.fixed(value, digits, sign=True)) for of, value in zip(named, values, strict=True)]
     return parts, "" if example.score is None else texts.fixed(example.score, digits)
 
 
@@ -280,12 +280,12 @@ def _examples_view(data: ReportData) -> list[tuple[str | None, list[dict[str, An
     def view(example: Example) -> dict[str, Any]:
         parts, score = score_parts(example)
         largest = max((abs(part.value) for part in parts), default=0.0)
-        found: dict[str, Any] = {"item": example, "parts": [row(part) for part in parts], "largest": largest}
-        found |= {"score": score, "rival": None}
+        shown: dict[str, Any] = {"item": example, "parts": [row(part) for part in parts], "largest": largest}
+        shown |= {"score": score, "rival": None}
         if example.rival is not None and example.score is not None:
             digits = len(score.partition(".")[2])
-            found |= {"rival": texts.fixed(example.rival[1], digits)}
-            found |= {"rival_is_higher": example.rival[1] > example.score}
-        return found
+            shown |= {"rival": texts.fixed(example.rival[1], digits)}
+            shown |= {"rival_is_higher": example.rival[1] > example.score}
+        return shown
 
     return [(name, [view(example) for example in members]) for name, members in examples_by_class(data)]

@@ -141,9 +141,9 @@ def finish_distances(products, row_squares, word_squares, bandwidth, exponents):
     partial = np.empty(_N_PARTIAL)
     for r in range(products.shape[0]):
         row = products[r]
-        own = row_squares[r]
+        row_square = row_squares[r]
         for k in range(row.shape[0]):
-            square = (own + word_squares[k]) + row[k]
+            square = (row_square + word_squares[k]) + row[k]
             row[k] = np.sqrt(square) if square > 0.0 else 0.0
         nearest = _lowest(row, partial)
         out = exponents[r]

@@ -56,11 +56,11 @@ def fisher_vectors(
     variances = np.maximum(squares.sum(axis=0) / total - means**2, _FLOOR)
     frequencies = total / len(x)
     lengths = bags.lengths[:, np.newaxis]
-    found = counts[:, :, np.newaxis]
+    n_assigned = counts[:, :, np.newaxis]
     parts = (
         (counts / lengths - frequencies[:, 0]) / np.sqrt(frequencies[:, 0]),
-        (sums - found * means) / np.sqrt(frequencies * variances) / lengths[:, np.newaxis],
-        (squares - 2.0 * sums * means + found * (means**2 - variances))
+        (sums - n_assigned * means) / np.sqrt(frequencies * variances) / lengths[:, np.newaxis],
+        (squares - 2.0 * sums * means + n_assigned * (means**2 - variances))
         / (variances * np.sqrt(2.0 * frequencies) * lengths[:, np.newaxis]),
     )
     F = np.concatenate([part.reshape(n, -1) for part in parts], axis=1)

@@ -154,7 +154,7 @@ def hellinger_distances(
     They are between half of the chi² distances and these. Computed as a matrix product, so much faster.
     """
     left = np.asarray(left, dtype=np.float64)
-    own = right is None
+    symmetric = right is None
     right = left if right is None else np.asarray(right, dtype=np.float64)
     roots, other = np.sqrt(left), np.sqrt(right).T
     out = np.empty((len(left), len(right)))
@@ -166,7 +166,7 @@ def hellinger_distances(
 
     with one_blas_thread():
         run_over_ranges(fill, len(left), n_threads)
-    if own:
+    if symmetric:
         np.fill_diagonal(out, 0.0)
     return np.maximum(out, 0.0, out=out)
 

@@ -441,8 +441,8 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
         return T
 
     def _soft(self, bags: Bags, bandwidth: float, scale: float = 1.0) -> SoftHistograms:
-        place, n_threads = backend("codebooks", self.device), effective_n_jobs(self.n_jobs)
-        soft: SoftHistograms = place.SoftHistograms(bags.values, bags.offsets, bandwidth, n_threads, scale=scale)
+        module, n_threads = backend("codebooks", self.device), effective_n_jobs(self.n_jobs)
+        soft: SoftHistograms = module.SoftHistograms(bags.values, bags.offsets, bandwidth, n_threads, scale=scale)
         return soft
 
     def get_feature_names_out(self, input_features: object = None) -> NDArray[Any]:
@@ -456,8 +456,9 @@ class ManifoldBagOfFeatures(TransformerMixin, BaseEstimator):
         A `callback`, and a `random_state` that is an object, cannot be written: they are None in the model read back.
         """
         check_is_fitted(self)
-        given = self.get_params(deep=False)
-        parameters = {name: _plain(given[name]) for name in given if name not in _NOT_SAVED}
+        parameters = {
+            name: _plain(value) for name, value in self.get_params(deep=False).items() if name not in _NOT_SAVED
+        }
         header = {"parameters": parameters, "scale_": float(self.scale_), "n_iter_": int(self.n_iter_)}
         header |= {"sigma_histogram_": float(self.sigma_histogram_), "n_features_in_": int(self.n_features_in_)}
         arrays = {name: getattr(self, name) for name in _FILE.tensors or ()}

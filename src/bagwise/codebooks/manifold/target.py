@@ -84,14 +84,14 @@ def typical_of(distances: NDArray[np.float64]) -> float:
     return middle if middle > 0 else float(distances.max()) or 1.0
 
 
-def mixed_distances(own: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
+def mixed_distances(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
     """Mean of two kinds of distances, the second multiplied so that its median is that of the first.
 
     Medians are over pairs; the first kind is returned where one of them is 0.
     """
-    pairs = np.triu_indices(len(own), k=1)
-    middles = np.median(own[pairs]), np.median(other[pairs])
-    return own if min(middles) <= 0 else 0.5 * (own + other * (middles[0] / middles[1]))
+    pairs = np.triu_indices(len(first), k=1)
+    middles = np.median(first[pairs]), np.median(second[pairs])
+    return first if min(middles) <= 0 else 0.5 * (first + second * (middles[0] / middles[1]))
 
 
 def embed(graph: sp.csr_array, n_components: int, laplacian: str = "unnormalized") -> NDArray[np.float64]:
@@ -151,8 +151,8 @@ def _normalized_vectors(graph: sp.csr_array, degrees: NDArray[np.float64], n_com
     largest = np.argsort(-np.bincount(part), kind="stable")[:n_components]
     known = np.zeros((n, len(largest)))
     for k, number in enumerate(largest.tolist()):
-        own = part == number
-        known[own, k] = roots[own] / np.linalg.norm(roots[own])
+        inside = part == number
+        known[inside, k] = roots[inside] / np.linalg.norm(roots[inside])
     wanted = n_components - n_parts
     if wanted <= 0:
         return known / roots[:, np.newaxis]
@@ -165,9 +165,9 @@ def _normalized_vectors(graph: sp.csr_array, degrees: NDArray[np.float64], n_com
     start = product(np.random.default_rng(0).normal(size=n))
     operator = LinearOperator((n, n), matvec=lambda x: product(x.ravel()), dtype=np.float64)
     n_kept = min(n, max(_LEAST_KEPT, 3 * wanted))
-    values, found = eigsh(operator, wanted, which="LA", v0=start, ncv=n_kept, tol=_TOLERANCE)
-    found = found[:, np.argsort(-values, kind="stable")]
-    return np.column_stack([known, found]) / roots[:, np.newaxis]
+    values, vectors = eigsh(operator, wanted, which="LA", v0=start, ncv=n_kept, tol=_TOLERANCE)
+    vectors = vectors[:, np.argsort(-values, kind="stable")]
+    return np.column_stack([known, vectors]) / roots[:, np.newaxis]
 
 
 def parts_of(graph: sp.csr_array) -> tuple[int, NDArray[np.int64]]:
