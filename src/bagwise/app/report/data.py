@@ -198,8 +198,8 @@ class ConfusionMatrix:
         values = np.array([[one.precision or 0.0, one.recall or 0.0, one.f1 or 0.0] for one in classes]).reshape(-1, 3)
         weights = {"macro": np.ones(len(classes)), "weighted": np.array([one.n_items for one in classes], np.float64)}
         return {
-            name: ClassMeasures("", n_items, n_items, *(given @ values / max(given.sum(), 1)).tolist())
-            for name, given in weights.items()
+            name: ClassMeasures("", n_items, n_items, *(weight @ values / max(weight.sum(), 1)).tolist())
+            for name, weight in weights.items()
         }
 
 
