@@ -16,7 +16,7 @@ def roles(columns, **chosen):
 
 def test_names_are_exact_before_they_are_alike():
     assert assign_roles(["LABEL", "label"], {"label": None})["label"] == "label"
-    assert assign_roles(["Class", "x"], {"label": None}, held=["Class"])["label"] is None
+    assert assign_roles(["Class", "x"], {"label": None}, words=["Class"])["label"] is None
     assert column_of("A", ["a", "A"]) == "A"
     assert column_of("a", ["A", "A "]) is None
     with pytest.raises(BagwiseError, match="there is no column 'a'; there are 'A', 'A '"):

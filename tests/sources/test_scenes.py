@@ -34,7 +34,7 @@ def rows(template, names="", encoding="utf-8"):
 
 ONES, Y, IDS = [(5 * k) % 7 for k in range(40)], [k // 20 for k in range(40)], list(range(100, 140))
 TWOS, FRACTIONS = [(3 * k) % 8 for k in range(40)], [k + 0.5 for k in Y]
-KIND = [["red", "white"][k] for k in Y]
+KIND, TRUTHS = [["red", "white"][k] for k in Y], [str(k > 0) for k in Y]
 
 
 def table(**columns):
@@ -48,6 +48,15 @@ def frame(end, **columns):
     stream, held = io.BytesIO(), pd.DataFrame(columns)
     {"parquet": held.to_parquet, "xlsx": lambda file: held.to_excel(file, index=False)}[end](stream)
     return stream.getvalue()
+
+
+def formats(**columns):
+    """The same table in several formats, by their endings."""
+    csv, lines = io.StringIO(), io.StringIO()
+    pd.DataFrame(columns).to_csv(csv, index=False)
+    pd.DataFrame(columns).to_json(lines, orient="records", lines=True)
+    yield from (("csv", csv.getvalue()), ("jsonl", lines.getvalue()))
+    yield from ((end, frame(end, **columns)) for end in ("parquet", "xlsx"))
 
 
 def packed(**members):
@@ -74,6 +83,21 @@ LATE = "".join(json.dumps({"text": t} | ({"Label": k} if n else {})) + "\n" for 
 SHOPS = ["x" if k % 3 else "y" for k in range(8)]
 TEXTED = {"text": TEXTS, "label": KINDS}
 PICTURES = {f"{k}/{n}.png": png(np.full((4, 4), 9 * n, np.uint8)) for n, k in enumerate(KINDS)}
+
+# two sentences of a language each
+SENTENCES = [
+    ("cp1254", "Bu ürünü geçen hafta aldım, herkese tavsiye ederim", "Kargo çok geç geldi ve bardak kırılmıştı"),
+    ("cp1250", "Obsługa była niemiła i długo czekałem", "Jedzenie było zimne, a kelner zapomniał o naszym zamówieniu"),
+    ("cp1250", "Telefon přišel pozdě a krabice byla rozbitá", "Kniha je výborná, přečetla jsem ji za jeden večer"),
+    ("cp1250", "A csomag késön érkezett, összetört dobozban", "Gyönyörű könyv, őszintén ajánlom mindenkinek"),
+    ("cp1250", "Coletul a ajuns târziu şi cutia era ruptă", "Cartea este foarte bună, o recomand tuturor"),
+    ("iso8859_2", "Książka jest świetna, polecam każdemu", "Obsługa była bardzo niemiła, więcej tu nie przyjdę"),
+    ("cp1252", "Das Gerät läuft gut, ich würde es wieder kaufen", "Die Lieferung kam viel zu spät und war zerdrückt"),
+    ("cp1252", "L'hôtel était très propre, près de la gare", "Le téléphone est arrivé cassé, ça ne va pas"),
+    ("cp1252", "¿Funciona el teléfono? La batería dura más de un día", "El envío llegó tarde, mañana lo devuelvo"),
+    ("cp1252", "O serviço não foi bom e a comida estava fria", "Sängen var hård och rummet luktade rök"),
+]
+LABELS = [1, None, 2, *[1, 2] * 18, None]
 
 # rows that cannot be used: the second of each file
 BAD = [
@@ -180,6 +204,18 @@ SCENES = [
     )),
     ("a.csv", 'text,label\ngood,x\n"open,y\nnext,x\n', {"on_error": "skip"},
      {"error": "cannot be used: the quote \" that opens"}),
+    *(("a.tsv", f"text\tlabel\n{one}\tx\n{two}\ty\n".encode(encoding), {},
+      {"texts": [one, two], "labels": ["x", "y"], "notes": [GUESSED.format(encoding)]})
+      for encoding, one, two in SENTENCES),
+    # The same in every format
+    *((f"a.{end}", content, {}, {"labels": [None if k is None else str(k) for k in LABELS], "X": [[k] for k in ONES]})
+      for end, content in formats(a=ONES, label=LABELS)),
+    *((f"a.{end}", content, {"id": "a", "label": "b"}, {"labels": ["4.5", *["5"] * 39], "ids": list(map(str, IDS))})
+      for end, content in formats(a=IDS, b=[4.5, *[5.0] * 39], c=ONES)),
+    *((f"a.{end}", content, {}, {"labels": TRUTHS, "X": [[k] for k in ONES],
+       "notes": ["Column 'b', the only one with t"]}) for end, content in formats(a=ONES, b=[k > 0 for k in Y])),
+    *((f"a.{end}", content, {}, {"labels": TRUTHS, "X": [[k, k % 2] for k in Y]})
+      for end, content in formats(a=Y, b=[k % 2 == 1 for k in Y], label=[k > 0 for k in Y])),
     # Other formats, and files that are not what their ending says
     ("a.txt", rows("{k}\t{t}", "label\ttext"), {"modality": "records"}, {}),
     ("a.txt", rows("{t}"), {"modality": "records"}, {"texts": TEXTS, "labels": [None] * 8}),
@@ -198,6 +234,14 @@ SCENES = [
     ("a.jsonl", rows('{{"text": "{t}", "label": "{k}", "meta": {{"n": {n}}}, "n": {n}}}'), {},
      {"notes": ["The columns 'n', 'meta' are not used."]}),
     ("frame", {**TEXTED, "meta": [{"n": n} for n in range(8)]}, {}, {"notes": [UNUSED.format("meta")]}),
+    *((name, content, {}, {"error": f"column '{role}' holds .*, which are not read. Choose another one by {role}="})
+      for role in ("id", "label", "split") for name, content in (
+        ("frame", {"text": TEXTS, role: [{"n": n} for n in range(8)]}),
+        ("a.jsonl", rows('{{"text": "{t}", "x": {{"n": 1}}}}').replace(b"x", role.encode())),
+        ("a.jsonl", rows('{{"url": "{n}.txt", "x": {{"n": 1}}}}').replace(b"x\"", role.encode() + b"\"")),
+    )),
+    ("frame", {**TEXTED, "id": [{"n": n} for n in range(8)], "key": IDS[:8]}, {"id": "key"},
+     {"ids": list(map(str, IDS[:8])), "notes": [UNUSED.format("id")]}),
     ("a.jsonl", '{"text": ""}', {}, {"texts": [""], "labels": [None]}),
     ("a.jsonl", '{"text": ""}', {"sep": ";"}, {"error": "sep= is for CSV and TSV files, but a.jsonl is none"}),
     ("a.jsonl", rows('{{"text": {{"x": "{t}"}}}}'), {"text": "text"},

@@ -121,6 +121,16 @@ def test_labels_of_arrays_that_are_missing_or_bytes(tmp_path):
         assert [item.label for item in open_collection(tmp_path / "a.npz")] == expected
 
 
+def test_names_of_arrays_match_without_case(tmp_path):
+    arrays = {"Data": X, "TARGET": Y, "IDs": list("dcba"), "Splits": ["Train"] * 4, "Feature_Names": list("uvw")}
+    np.savez(tmp_path / "a.npz", **arrays)
+    for options in ({}, {"data": "data", "label": "target"}):
+        table = open_collection(tmp_path / "a.npz", **options)
+        np.testing.assert_array_equal(table.X, X)
+        assert (table.ids, table.labels.tolist(), table.feature_names) == (list("dcba"), Y, list("uvw"))
+        assert table.splits == ["train"] * 4
+
+
 def test_python_objects_are_never_loaded(tmp_path):
     class Evil:
         def __reduce__(self):
@@ -147,7 +157,7 @@ def test_arrays_that_cannot_be_used(tmp_path):
     path = tmp_path / "a.npz"
     for arrays, options, message in [
         ({"A": X}, {}, r"none of its arrays is named X; there are 'A'. Choose one by data="),
-        ({"A": X}, {"data": "B"}, r"there is no array 'B'"),
+        ({"A": X}, {"data": "B"}, r"there is no array 'B'; there are 'A'\."),
         ({"X": X, "y": Y[:2]}, {}, r"it has 4 rows but 2 labels"),
         ({"X": X[0]}, {}, r"array 'X' has shape \(3,\); a table has a row per item"),
         ({"X": X, "y": X}, {}, r"labels have shape \(4, 3\)"),

@@ -157,7 +157,7 @@ def _columns(file: LabelFile, table: Table, what: str) -> tuple[str, str | None,
     """Find the columns of names, labels and splits, as told, by their usual names, or the only one left; and notes."""
     names = table.names
     chosen = {"id": file.id, "label": file.label, "split": file.split}
-    roles = assign_roles(names, chosen, usual=USUAL | {"id": _USUAL_ID})
+    roles = assign_roles(names, chosen, usual=USUAL | {"id": _USUAL_ID}, unread=table.unread)
     id, label, split = roles["id"], roles["label"], roles["split"]
     there = f"there are {shortened(names)}"
     if id is None:

@@ -88,7 +88,8 @@ def number_table(table: Table, reading: Reading, typed: str | None = None) -> Ra
 
     1. Columns of labels, ids and splits are chosen or have usual names; `typed` has the labels if no name says so.
     2. Columns that number or name the rows are no words. The first one whose values differ has the ids.
-    3. Without labels, the only column with text has them if it has few values.
+    3. Without labels, the only column with text has them if it has few values; without texts, the only one of true and
+       false. Others of these are 1 and 0.
     """
     if table.bad:
         raise BagwiseError(f"row {table.bad[0][0]}: {table.bad[0][1].rstrip('.')}.")
@@ -97,31 +98,33 @@ def number_table(table: Table, reading: Reading, typed: str | None = None) -> Ra
             raise BagwiseError(f"there is no column {name!r} to keep; there are {shortened(table.names)}.")
     if not table.columns.num_rows:
         raise BagwiseError("it has no rows, only names of columns.")
-    held = {*reading.keep, *(reading.words or ())}
+    kept = {*reading.keep, *(reading.words or ())}
     chosen = {"label": reading.label, "id": reading.id, "split": reading.split}
-    roles = assign_roles(table.names, chosen, held=held)
+    roles = assign_roles(table.names, chosen, words=kept, unread=table.unread)
     columns = {what: roles[role] for role, what in (("label", "labels"), ("id", "ids"), ("split", "splits"))}
-    if columns["labels"] is None and typed is not None and typed not in held:
+    if columns["labels"] is None and typed is not None and typed not in kept:
         columns["labels"] = typed
     others = {what: table.strings(name) for what, name in columns.items() if name is not None}
     notes = list(table.notes)
     words = [name for name in table.names if name not in columns.values()]
     words = _without_row_names(table, words, others, columns, reading, notes)
-    numbers = {name: _numbers(table, name) for name in words}
+    truths: list[str] = []
+    numbers = {name: _numbers(table, name, truths) for name in words}
     by_commas = _read_decimal_commas(table, numbers) if table.decimal_commas else []
     if by_commas:
         notes.append("Numbers are read with decimal commas: 1,5 is one and a half.")
     texts = [name for name in words if numbers[name] is None and _holds_text(table, name)]
+    likely, what = (texts, "text") if texts else ([one for one in truths if one not in kept], "true and false")
     by_text = None
-    if len(texts) == 1 and "labels" not in others:
-        values = table.strings(texts[0])
+    if len(likely) == 1 and "labels" not in others:
+        values = table.strings(likely[0])
         if few_values(n_values := len(set(values)), len(values)):
-            by_text, others["labels"] = texts[0], values
+            by_text, others["labels"] = likely[0], values
             words.remove(by_text)
             if reading.words is None:
                 notes.append(
-                    f"Column {cut_name(by_text)!r}, the only one with text, has {n_values} values, which are taken as "
-                    f"the labels; {argument('label')} chooses others."
+                    f"Column {cut_name(by_text)!r}, the only one with {what}, has {n_values} values, which are taken "
+                    f"as the labels; {argument('label')} chooses others."
                 )
     wrong = [name for name in words if numbers[name] is None]
     if wrong or table.unread.keys() - columns.values():
@@ -173,13 +176,18 @@ def _without_row_names(
     return left
 
 
-def _numbers(table: Table, name: str, decimal_commas: bool = False) -> NDArray[np.float64] | None:
-    """Return a column as numbers, NaN where one is missing; None if there is something else than numbers."""
+def _numbers(table: Table, name: str, truths: list[str], decimal_commas: bool = False) -> NDArray[np.float64] | None:
+    """Return a column as numbers, NaN where one is missing; None if there is something else than numbers.
+
+    Columns of true and false are 1 and 0, and join `truths`.
+    """
     import pyarrow as arrow
     from pyarrow import compute
 
     column, types = table.columns.column(name), arrow.types
     kind = column.type.value_type if types.is_dictionary(column.type) else column.type
+    if types.is_boolean(kind):
+        truths.append(name)
     if types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
         found = column.cast(kind) if kind != column.type else column
         return to_floats(found.cast(arrow.float64(), safe=False))
@@ -194,11 +202,17 @@ def _numbers(table: Table, name: str, decimal_commas: bool = False) -> NDArray[n
         return to_floats(cells.cast(arrow.float64()))
     except arrow.ArrowInvalid:
         pass
-    missing = compute.is_in(cells, arrow.array(MISSING, cells.type))
+    cells = compute.if_else(compute.is_in(cells, arrow.array(MISSING, cells.type)), None, cells)
     try:
-        return to_floats(compute.if_else(missing, None, cells).cast(arrow.float64()))
+        return to_floats(cells.cast(arrow.float64()))
+    except arrow.ArrowInvalid:
+        pass
+    try:
+        found = to_floats(cells.cast(arrow.bool_()).cast(arrow.float64()))
     except arrow.ArrowInvalid:
         return None
+    truths.append(name)
+    return found
 
 
 def _read_decimal_commas(table: Table, numbers: dict[str, Any]) -> list[str]:
@@ -206,7 +220,7 @@ def _read_decimal_commas(table: Table, numbers: dict[str, Any]) -> list[str]:
     from pyarrow import compute
 
     wrong = [name for name, column in numbers.items() if column is None]
-    found = {name: _numbers(table, name, decimal_commas=True) for name in wrong}
+    found = {name: _numbers(table, name, [], decimal_commas=True) for name in wrong}
     there = [name for name, column in found.items() if column is not None]
     if there and not any(
         compute.any(compute.match_substring(table.columns.column(name), ".")).as_py() for name in numbers

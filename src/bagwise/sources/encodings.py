@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+from collections import Counter
 
 from bagwise._utils.extras import require
 from bagwise.errors import BagwiseError, argument
@@ -20,6 +21,18 @@ MARKS = tuple(_MARKS)
 # Encodings that texts have in practice; others fit short texts just as well.
 _USUAL = ["cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "koi8_r", "shift_jis", "euc_jp"]
 _USUAL += ["gb18030", "big5", "euc_kr"]
+# Letters beyond ASCII of languages, by the encodings of texts in them: of equally good ones the first.
+_CENTRAL = ["ąćęłńóśźż", "áäčďéěíĺľňóôŕřšťúůýž", "áéíóöőúüű", "čćđšž", "ăâîşţ"]
+_ALPHABETS = {
+    "cp1252": [
+        "äöüß", "àâæçéèêëîïôœùûüÿ", "áéíñóúü¿¡", "ãáâàçéêíóôõú", "àèéìòóù", "æøåéóòô", "åäöé", "áðéíóúýþæö",
+        "ëïéèöüáó", "àçèéíïòóúü",
+    ],
+    "cp1250": _CENTRAL, "iso8859_2": _CENTRAL, "cp1254": ["çğıiöşüâîû"],
+    "cp1257": ["ąčęėįšųūž", "āčēģīķļņšūž", "äöõüšž"],
+}  # fmt: skip
+# Signs beyond ASCII that texts in any of these have, and the part of the others that must be letters of one language.
+_SIGNS, _ENOUGH = frozenset("\u00a0\u00ad„“”‚‘’…–—«»€°§•·©®™"), 0.95
 # Bytes that are looked at. Lines beyond ASCII in other encodings are hardly ever UTF-8 by chance.
 _SAMPLE, _LEAST = 1 << 16, 0.9
 _ASCII = bytes(range(128))
@@ -28,22 +41,42 @@ _ASCII = bytes(range(128))
 def guess_encoding(content: bytes, least: float = _LEAST) -> str | None:
     """Guess the encoding of a text that is not UTF-8, or of several, one a line.
 
-    None unless at least a part `least` of the lines beyond ASCII is not UTF-8: otherwise it is damaged UTF-8. None as
-    well if nothing fits. Where cp1252, the most frequent one, fits, it is preferred.
+    1. None unless at least a part `least` of the lines beyond ASCII is not UTF-8: otherwise it is damaged UTF-8.
+    2. The encoding in which letters beyond ASCII are those of one language in Latin script, and fewer than others.
+    3. What charset-normalizer says; but where cp1252, the most frequent one, fits, it is preferred. None if none fits.
 
     >>> guess_encoding("Das Gerät läuft".encode("latin-1")), guess_encoding("größer".encode())
     ('cp1252', None)
+    >>> guess_encoding("Kupiłem książkę i już ją przeczytałem".encode("cp1250"))
+    'cp1250'
     """
     lines = [line for line in content.splitlines() if not line.isascii()]
     wrong = [line for line in lines if is_not_utf8(line) and not _is_damaged_utf8(line)]
     if not wrong or len(wrong) < least * len(lines):
         return None
+    sample = b"\n".join(wrong)[:_SAMPLE]
+    by_letters = _by_letters(sample)
+    if by_letters is not None:
+        return by_letters
     normalizer = require("charset_normalizer", "app", "Guessing the encoding of texts")
-    found = normalizer.from_bytes(b"\n".join(wrong)[:_SAMPLE], cp_isolation=_USUAL)
-    best = found.best()
-    if any("cp1252" in (match.encoding, *match.could_be_from_charset) for match in found):
+    matches = normalizer.from_bytes(sample, cp_isolation=_USUAL)
+    best = matches.best()
+    if any("cp1252" in (match.encoding, *match.could_be_from_charset) for match in matches):
         return "cp1252"
     return None if best is None else str(best.encoding)
+
+
+def _by_letters(content: bytes) -> str | None:
+    """Return the encoding in which most characters beyond ASCII are letters of one language; None if there is none."""
+    n_ascii = sum(map(bytes.isalpha, map(bytes, zip(content, strict=True))))
+    best, most = None, _ENOUGH
+    for encoding, alphabets in _ALPHABETS.items():
+        text = content.decode(encoding, "replace").lower()
+        counts = Counter(one for one in text if not one.isascii() and one not in _SIGNS)
+        share = max(sum(counts[one] for one in letters) for letters in alphabets) / max(counts.total(), 1)
+        if (share > most or (share == most and best is None)) and counts.total() <= n_ascii:
+            best, most = encoding, share
+    return best
 
 
 def _is_damaged_utf8(line: bytes) -> bool:

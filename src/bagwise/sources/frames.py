@@ -71,7 +71,7 @@ def modality_of_frame(source: Any, options: Mapping[str, Any]) -> str:
         return "texts"
     if frame.image() is not None:
         return "images"
-    return "texts" if has_texts(frame.table(), dict.fromkeys(("text", "label", "id", "split"))) else "table"
+    return "texts" if has_texts(frame.table(), options) else "table"
 
 
 def open_frame(
@@ -95,7 +95,8 @@ def open_frame(
     """Open a table in memory, see `open_collection`."""
     limits = as_limits(limits)
     if modality == "auto":
-        modality = modality_of_frame(source, {"image": image, "text": text})
+        roles = {"image": image, "text": text, "label": label, "id": id, "split": split, "labels": labels}
+        modality = modality_of_frame(source, roles)
     modality = "texts" if modality == "records" else modality
     if modality not in _MODALITIES:
         raise unknown_name("modality of a table in memory", modality, ("auto", *_MODALITIES))

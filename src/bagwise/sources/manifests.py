@@ -130,7 +130,7 @@ def _read(file: ManifestFile) -> _Read:
     if raw.bad:
         raise BagwiseError(f"row {raw.bad[0][0]}: {raw.bad[0][1]}")
     chosen = {"label": file.label, "id": file.id, "split": file.split}
-    roles = assign_roles(raw.names, {role: chosen.get(role) for role in _ROLES})
+    roles = assign_roles(raw.names, {role: chosen.get(role) for role in _ROLES}, unread=raw.unread)
     if roles["url"] is None:
         raise BagwiseError(f"none of its columns is named url; there are {shortened(raw.names)}")
     if roles["offset"] is not None and (roles["size"] is None or roles["id"] is None):

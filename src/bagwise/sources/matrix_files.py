@@ -19,14 +19,16 @@ from bagwise._utils.matrices import checked_csr
 from bagwise._utils.memory import readable_size
 from bagwise.errors import BagwiseError, in_python
 from bagwise.sources.archives import list_archive
-from bagwise.sources.columns import RawTable, Reading, optional_columns, shortened
+from bagwise.sources.columns import RawTable, Reading, optional_columns
 from bagwise.sources.item_tables import from_bytes
 from bagwise.sources.limits import Limits, check_size
+from bagwise.sources.roles import Roles, assign_roles, shortened
 
 __all__ = ["READERS", "as_csr", "check_shape", "strings_of"]
 
-_NPZ_DATA = ("X", "x", "data")
-_NPZ_LABELS = ("y", "labels", "label", "target")
+# Names of arrays by what they hold, in lower case.
+_ARRAYS = {"X": ("x", "data"), "labels": ("y", "labels", "label", "target")}
+_ARRAYS |= {name: (name,) for name in ("ids", "splits", "feature_names")}
 _NPY_HEADERS: dict[tuple[int, ...], Any] = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
@@ -57,23 +59,34 @@ def read_npz(path: str, reading: Reading) -> RawTable:
         _check_arrays(path, reading.limits)
         with np.load(path, allow_pickle=False) as arrays:
             names = list(arrays.files)
-            if "format" in names and "shape" in names and data is None:
-                check_shape(tuple(arrays["shape"].tolist()), reading.limits)
-                return RawTable(as_csr(sp.load_npz(path)), **_npz_others(arrays, label))
-            splits = _npz_splits(names) if data is None and label is None else []
+            is_sparse = "format" in names and "shape" in names and data is None
+            splits = _npz_splits(names) if not is_sparse and data is None and label is None else []
             if splits:
                 return _join([(split, _matrix(arrays[x], x), strings_of(arrays[y])) for split, x, y in splits])
-            x = data or next((name for name in _NPZ_DATA if name in names), None)
-            if x is None:
+            roles = _array_roles(names, data, label)
+            x = roles["X"]
+            if x is None and not is_sparse:
                 raise BagwiseError(
                     f"none of its arrays is named X; there are {shortened(names)}. "
                     + in_python("Choose one by data=.", "Save the matrix under this name.")
                 )
-            return RawTable(_matrix(_array(arrays, x), x), **_npz_others(arrays, label))
+            others = {role: strings_of(arrays[name]) for role in _ARRAYS if role != "X" and (name := roles[role])}
+            if is_sparse:
+                check_shape(tuple(arrays["shape"].tolist()), reading.limits)
+                return RawTable(as_csr(sp.load_npz(path)), **optional_columns(others))
+            return RawTable(_matrix(arrays[x], str(x)), **optional_columns(others))
     except BagwiseError:
         raise
     except _DAMAGES as error:
         raise BagwiseError(f"it is damaged, or holds Python objects, which are never loaded: {error}") from error
+
+
+def _array_roles(names: Sequence[str], data: str | None, label: str | None) -> Roles:
+    """Find the arrays of the matrix, and of what is stored beside it."""
+    try:
+        return assign_roles(names, dict.fromkeys(_ARRAYS) | {"X": data, "labels": label}, usual=_ARRAYS)
+    except BagwiseError as error:
+        raise BagwiseError(f"{str(error).replace('no column', 'no array', 1)}.") from error
 
 
 def _check_arrays(path: str, limits: Limits) -> None:
@@ -95,7 +108,7 @@ def _check_arrays(path: str, limits: Limits) -> None:
                 raise BagwiseError(f"array {name!r} holds Python objects, which are never loaded.")
             if min(shape, default=1) < 0 or math.prod(shape) * dtype.itemsize != n_bytes:
                 raise BagwiseError(f"it is damaged: array {name!r} claims {shape} of {dtype}, but has {n_bytes} bytes.")
-            if dtype.kind in "US" and name.removesuffix(".npy") in _NPZ_LABELS:
+            if dtype.kind in "US" and name.removesuffix(".npy").lower() in _ARRAYS["labels"]:
                 width = dtype.itemsize // (4 if dtype.kind == "U" else 1)
                 limits.check("label_length", width, f"array {name!r} has strings of {width:,} characters")
 
@@ -106,19 +119,6 @@ def check_shape(shape: Sequence[Any], limits: Limits) -> None:
         raise BagwiseError(f"it is damaged: it claims the shape {shape!r:.80}.")
     for name, size in zip(("rows", "columns"), shape, strict=True):
         limits.check(name, size, f"it claims {size:,} {name}")
-
-
-def _npz_others(arrays: Any, label: str | None) -> dict[str, Any]:
-    """Read what is stored beside the matrix: labels, and arrays ids, splits and feature_names."""
-    label = label or next((name for name in _NPZ_LABELS if name in arrays.files), None)
-    found = {name: strings_of(arrays[name]) for name in ("ids", "splits", "feature_names") if name in arrays.files}
-    return optional_columns(found) | {"labels": None if label is None else strings_of(_array(arrays, label))}
-
-
-def _array(arrays: Any, name: str) -> Any:
-    if name not in arrays.files:
-        raise BagwiseError(f"there is no array {name!r}; there are {shortened(list(arrays.files))}.")
-    return arrays[name]
 
 
 def _npz_splits(names: Sequence[str]) -> list[tuple[str, str, str]]:

@@ -160,14 +160,15 @@ def open_collection(
       ``on_error="skip"`` skips rows that cannot be read, with a `SkippedItemsWarning`.
     - Table, of numbers: all columns but label, id and split are words, but for those that number or name the rows
       (without a name, or ``Unnamed: 0``, ``index``, ``id``, ``row`` and the like, whose values differ); ``keep`` lists
-      such columns that are words, ``words`` those of a model. `notes` name columns that tell the class. Without ids,
-      rows are numbered from 0, or have the names of the index of pandas. ``missing``: what becomes of missing numbers,
-      such as empty cells, ``NA`` and ``?``: "zero", "median" (of the column in this file) or "drop" (leaves such rows
-      out); None: an error. ``.npz``: a matrix saved by SciPy, or an array ``X`` (``x``, ``data``, or the option
-      ``data``), beside it ``y`` (``labels``, ``label``, ``target``), ``ids``, ``splits``, ``feature_names``; or
-      ``x_train``, ``y_train``, ``x_test``, ``y_test``; arrays of Python objects are refused. ``.h5ad`` and AnnData
-      (files need ``bagwise[anndata]``): ``layer``, by default the matrix X. A folder of Parquet files with the same
-      columns is one table.
+      such columns that are words, ``words`` those of a model. `notes` name columns that tell the class. Without labels,
+      the only column with text has them, or, without texts, the only one of true and false; others of these are 1 and
+      0. Without ids, rows are numbered from 0, or have the names of the index of pandas. ``missing``: what becomes of
+      missing numbers, such as empty cells, ``NA`` and ``?``: "zero", "median" (of the column in this file) or "drop"
+      (leaves such rows out); None: an error. ``.npz``: a matrix saved by SciPy, or an array ``X`` (``x``, ``data``, or
+      the option ``data``), beside it ``y`` (``labels``, ``label``, ``target``), ``ids``, ``splits``, ``feature_names``;
+      or ``x_train``, ``y_train``, ``x_test``, ``y_test``; names in any case; arrays of Python objects are refused.
+      ``.h5ad`` and AnnData (files need ``bagwise[anndata]``): ``layer``, by default the matrix X. A folder of Parquet
+      files with the same columns is one table.
 
     Examples
     --------
@@ -370,7 +371,7 @@ def _has_texts(name: str, content: Content, limits: Limits, options: Mapping[str
     layout = {option: options.get(option) for option in ("sep", "sheet", "encoding", "header")}
     try:
         table = looked_at(content, name, Layout(**layout), limits)
-        return has_texts(table, {role: options.get(role) for role in ("text", "label", "id", "split")})
+        return has_texts(table, options)
     except BagwiseError as error:
         raise BagwiseError(f"{content.source} cannot be used: {str(error).rstrip('.')}.") from error
 

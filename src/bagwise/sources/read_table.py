@@ -91,6 +91,8 @@ _JOURNAL = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
 _OBJECT = re.compile(rb"\s*\{\s*[\"}]")
 _LIST = re.compile(rb"\s*\[\s*\{")
 _SURROGATE = re.compile("[\udc80-\udcff]")
+# Cells of columns of numbers, and what whole ones among fractions and missing ones end in.
+_NUMBERS, _POINT = r"^(-?[0-9]+(\.[0-9]+)?)?$", r"\.0$"
 # What openpyxl raises for files that are not what they should be.
 _EXCEL_DAMAGES = (zipfile.BadZipFile, zlib.error, NotImplementedError, LookupError, ValueError, OSError, EOFError)
 _EXCEL_DAMAGES += (SyntaxError, TypeError, AttributeError, ArithmeticError)  # type: ignore[assignment]
@@ -144,19 +146,19 @@ class Table:
 
     def strings(self, name: str) -> list[str]:
         """Return a column as strings, equal ones as one object where the file has them once; missing ones are empty."""
-        found: list[str] = []
-        for chunk in self._single(name).chunks:
+        strings: list[str] = []
+        for chunk in self._names(name).chunks:
             with _readable(name):
                 if hasattr(chunk, "dictionary"):
-                    known = [*map(self._string, chunk.dictionary.to_pylist()), ""]
-                    found += [known[-1 if place is None else place] for place in chunk.indices.to_pylist()]
+                    values = [*map(self._string, chunk.dictionary.to_pylist()), ""]
+                    strings += [values[-1 if code is None else code] for code in chunk.indices.to_pylist()]
                 else:
-                    found += map(self._string, chunk.to_pylist())
-        return found
+                    strings += map(self._string, chunk.to_pylist())
+        return strings
 
     def texts(self, name: str) -> Any:
         """Return a column as an Arrow array of strings as they are in the file; null is missing."""
-        large, column = arrow().large_string(), self._decoded(name)
+        large, column = arrow().large_string(), _decoded(self._single(name))
         if _is_text(column.type):
             try:
                 return as_array(column.cast(large))
@@ -166,7 +168,7 @@ class Table:
 
     def encoded(self, name: str) -> Any:
         """Return a column of names as an Arrow array of bytes; null is missing."""
-        column = self._decoded(name)
+        column = _decoded(self._names(name))
         names = as_array((column if _is_text(column.type) else self.texts(name)).cast(arrow().large_binary()))
         compute = require("pyarrow.compute", "app", "Reading tables")
         if self.quoted and compute.any(compute.starts_with(names, "'")).as_py():
@@ -175,7 +177,7 @@ class Table:
 
     def codes(self, name: str, change: Callable[[str], str] = str) -> Any:
         """Return a column as codes of its strings, each changed; missing and empty ones are null."""
-        column = as_array(self._single(name))
+        column = as_array(self._names(name))
         try:
             column = column if hasattr(column, "dictionary") else column.dictionary_encode()
         except arrow().ArrowNotImplementedError:  # types of extensions, such as UUID, and runs of equal values
@@ -197,9 +199,9 @@ class Table:
         types, kind = arrow().types, self.columns.schema.field(name).type
         return bool(types.is_list(kind) or types.is_large_list(kind))
 
-    def _decoded(self, name: str) -> Any:
-        column = self._single(name)
-        return column.cast(column.type.value_type) if arrow().types.is_dictionary(column.type) else column
+    def _names(self, name: str) -> Any:
+        """Return a column; of CSV files whole numbers are written as in other files, where pandas wrote them as 1.0."""
+        return _without_points(self._single(name)) if self.quoted else self._single(name)
 
     def _single(self, name: str) -> Any:
         """Return a column; an error if it has lists."""
@@ -225,6 +227,20 @@ def _readable(name: str) -> Iterator[None]:
         yield
     except (ValueError, OverflowError, arrow().ArrowException) as error:
         raise BagwiseError(f"column {cut_name(name)!r} cannot be read: {error}. Leave it out") from error
+
+
+def _decoded(column: Any) -> Any:
+    return column.cast(column.type.value_type) if arrow().types.is_dictionary(column.type) else column
+
+
+def _without_points(column: Any) -> Any:
+    """Return strings; if all are numbers or empty, whole ones without their point, as of columns with missing ones."""
+    from pyarrow import compute
+
+    for some in (column.slice(0, _SAMPLE), column):
+        if not compute.all(compute.match_substring_regex(some, _NUMBERS)).as_py():
+            return column
+    return compute.replace_substring_regex(column, _POINT, "")
 
 
 def _is_text(kind: Any) -> bool:
@@ -546,9 +562,7 @@ def _filled_rows(rows: Iterable[Sequence[Any]], limits: Limits) -> Iterator[list
 
 
 def _cell(value: Any) -> str:
-    """Write a cell: dates as in ISO 8601, whole numbers without a point, true and false as 1 and 0."""
-    if isinstance(value, bool):
-        return str(int(value))
+    """Write a cell: dates as in ISO 8601, whole numbers without a point."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return str(int(value))
     if isinstance(value, datetime):

@@ -117,9 +117,11 @@ def _joined(tables: Sequence[Any]) -> Any:
     return arrow().concat_tables(others, promote_options="permissive").append_column("label", sets)
 
 
-def has_texts(table: Table, chosen: Mapping[str, Any]) -> bool:
+def has_texts(table: Table, options: Mapping[str, Any]) -> bool:
     """Whether the rows of a table are texts: a column was chosen, is named so, or is the only one of long strings."""
-    return bool(assign_roles(table.names, chosen, values=table.values)["text"])
+    chosen = {role: options.get(role) for role in ("text", "label", "id", "split")}
+    labelled = options.get("labels") is not None
+    return bool(assign_roles(table.names, chosen, values=table.values, labelled=labelled, unread=table.unread)["text"])
 
 
 def columns_of_texts(table: Table, chosen: Mapping[str, Any], labelled: bool) -> Roles:
@@ -127,25 +129,13 @@ def columns_of_texts(table: Table, chosen: Mapping[str, Any], labelled: bool) ->
     text = chosen["text"]
     if isinstance(text, str):
         chosen = {**chosen, "text": columns_of(text, table.names) or text}
-    _refuse_unread(table, {role: name for role, name in chosen.items() if isinstance(name, str)})
-    roles = assign_roles(table.names, chosen, values=table.values, labelled=labelled)
-    left = {role: None for role in ("text", "label") if not roles[role] and not (role == "label" and labelled)}
-    unread = assign_roles(tuple(table.unread), left)
-    _refuse_unread(table, {role: unread[role] for role in left})
+    roles = assign_roles(table.names, chosen, values=table.values, labelled=labelled, unread=table.unread)
     if not roles["text"]:
         raise BagwiseError(
             f"none of the columns is named {', '.join(USUAL['text'])}, or is the only one with long strings; there are "
             f"{shortened(table.names)}. Choose by {argument('text')}"
         )
     return roles
-
-
-def _refuse_unread(table: Table, columns: Mapping[str, str | None]) -> None:
-    """Raise an error if the column of a role holds what is not read."""
-    for role, name in columns.items():
-        if name is not None and name in table.unread:
-            what = f"column {cut_name(name)!r} holds {table.unread[name]}, which are not read"
-            raise BagwiseError(f"{what}. Choose another one by {argument(role)}")
 
 
 class Texts(NamedTuple):

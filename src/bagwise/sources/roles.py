@@ -49,6 +49,7 @@ _ROW_NUMBER = re.compile(r"|unnamed: \d+|index|ids?|row|row[_ ]?(id|names?|numbe
 _MOST_VALUES, _TIMES, _LONGEST = 50, 2, 100
 # Values that are looked at for long strings; their length in the mean, and spaces in each.
 _SAMPLE, _LONG, _SPACES = 1000, 20, 2
+_NOTHING: Mapping[str, str] = {}
 # Characters of a name in a message, names in a list, and in a choice.
 _SHOWN, _LISTED, _NAMED = 40, 20, 5
 
@@ -75,19 +76,21 @@ def assign_roles(
     *,
     usual: Mapping[str, Sequence[str]] = USUAL,
     values: Callable[[str], Iterable[Any]] | None = None,
-    held: Collection[str] = (),
+    words: Collection[str] = (),
     labelled: bool = False,
+    unread: Mapping[str, str] = _NOTHING,
 ) -> Roles:
     """Find the columns of texts, labels, ids and other roles in a table, a manifest or a file of labels.
 
     1. Columns that were chosen by name: exactly, otherwise the only one whose name differs in case and in spaces
        around it. Tables without a line of names have the names 1, 2, 3, … which choose columns by number.
-    2. For other roles the columns of usual names, likewise in any case, unless they are `held`.
+    2. For other roles the columns of usual names, likewise in any case, unless they are `words`.
     3. With `values`, which gives those of a column by its name: the only column of long strings is the text. Unless
        there is no text, or items are `labelled` from elsewhere, the only other column of few values (at most 50, each
        twice in the mean) is the label; `notes` say so. If several have few values, `notes` name them.
 
-    A column has one role at most. An error, the second half of a sentence, if there is no column of a chosen name.
+    A column has one role at most. An error, the second half of a sentence, if there is no column of a chosen name, or
+    if it, or the only one of a usual name, is `unread`: such as nested ones, by what they hold.
 
     >>> roles = assign_roles(["Message", "Label", "n"], {"text": "message", "label": None, "id": None})
     >>> roles["text"], roles["label"], roles["id"], roles.unused
@@ -95,9 +98,10 @@ def assign_roles(
     """
     columns: dict[str, tuple[str, ...]] = {}
     for role, wanted in chosen.items():
-        given = () if wanted is None else (wanted,) if isinstance(wanted, (str, int)) else tuple(wanted)
-        columns[role] = tuple(_chosen_column(str(name), names) for name in given)
-    taken = {name for some in columns.values() for name in some} | set(held)
+        several = () if wanted is None else (wanted,) if isinstance(wanted, (str, int)) else tuple(wanted)
+        _refuse_unread(role, (column_of(str(name), unread) for name in several if str(name) not in names), unread)
+        columns[role] = tuple(_chosen_column(str(name), names) for name in several)
+    taken = {name for some in columns.values() for name in some} | set(words)
     for role in chosen:
         name = None if columns[role] else _usual_column(usual.get(role, ()), names, taken)
         if name is not None:
@@ -111,8 +115,17 @@ def assign_roles(
             left = [name for name in left if name not in columns["text"]]
         if columns.get("text", ("",)) and chosen.get("label", "") is None and not labelled:
             columns["label"] = _label_column(columns["label"], left, values, notes)
+    for role in chosen:
+        if not columns[role] and not (role == "label" and labelled):
+            _refuse_unread(role, (_usual_column(usual.get(role, ()), unread, ()),), unread)
     taken = {name for some in columns.values() for name in some}
-    return Roles(columns, tuple(name for name in names if name not in taken and name not in held), tuple(notes))
+    return Roles(columns, tuple(name for name in names if name not in taken and name not in words), tuple(notes))
+
+
+def _refuse_unread(role: str, names: Iterable[str | None], unread: Mapping[str, str]) -> None:
+    for name in filter(None, names):
+        what = f"column {cut_name(name)!r} holds {unread[name]}, which are not read"
+        raise BagwiseError(f"{what}. Choose another one by {argument(role)}, or remove it")
 
 
 def _chosen_column(wanted: str, names: Sequence[str]) -> str:
