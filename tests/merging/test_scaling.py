@@ -23,6 +23,13 @@ def counts():
     return rng.poisson(0.3 + 2 * rng.random((3, 14))[y]).astype(np.float64), y
 
 
+@pytest.fixture
+def wide_counts(counts):
+    """Counts of which one word is more frequent than others by far."""
+    X, _ = counts
+    return np.column_stack([X[:, :13], 1000 * X[:, 13] + 1])
+
+
 class TestWhatIsScaled:
     def test_counts_and_frequencies_stay_as_they_are(self, counts):
         X, _ = counts
@@ -50,13 +57,38 @@ class TestWhatIsScaled:
         assert find_scaling(X).apply(X)[:, 0].tolist() == [0, 0, 0, 0]
         assert WordMerger(2, scaling="range").fit(X, [0, 1, 0, 1]).transform(X).shape == (4, 2)
 
-    def test_sums_tell_the_same(self):
+    @pytest.mark.parametrize("number", [1 / 3, 1 / 7, 0.37, "row"])
+    def test_counts_divided_by_numbers_are_counts(self, wide_counts, number):
+        factor = np.random.default_rng(1).random((60, 1)) if number == "row" else number
+        for data in (wide_counts * factor, (wide_counts * factor).astype(np.float32)):
+            assert find_scaling(data) is find_scaling(sp.csr_array(data)) is None
+        # neither weighted words nor decimals are
+        assert find_scaling(wide_counts * (0.5 + np.arange(14) % 3 / 7)) is not None
+        assert find_scaling(wide_counts / 10) is not None
+
+    def test_sums_tell_the_same(self, wide_counts):
         X, y = WINE
-        for data in (X, X - X.mean(axis=0), X / X.sum(axis=1, keepdims=True)):
-            here, there = find_scaling(data), find_scaling(Statistics.of(data, y, 3, gram=False))
+        empty = X / X.sum(axis=1, keepdims=True)
+        empty[3] = 0.0  # has no frequencies
+        thirds = np.vstack([wide_counts / 3, wide_counts[:1] * 0])
+        for data in (X, X - X.mean(axis=0), X / X.sum(axis=1, keepdims=True), empty, thirds, wide_counts / 10):
+            halves = [Statistics.of(data[part], y[: len(data)][part], 3) for part in (slice(0, 9), slice(9, None))]
+            here, there = find_scaling(data), find_scaling(sum(halves))
             assert (here is None) == (there is None)
             if here is not None and there is not None:
                 np.testing.assert_allclose(here.shift, there.shift)
+
+    def test_whole_weights_are_copies(self, wide_counts):
+        for data in (wide_counts[:10] / 10, WINE[0][::18]):
+            weights = np.full(len(data), 2.0)
+            assert find_scaling(data) is find_scaling(data, sample_weight=weights / 20) is None
+            copied, weighted = find_scaling(np.repeat(data, 2, axis=0)), find_scaling(data, sample_weight=weights)
+            assert str(copied) == str(weighted) != "None"
+        half = np.vstack([wide_counts / 3, np.sqrt(wide_counts)])
+        weights = np.repeat([2.0, 1.0], 60)
+        assert find_scaling(half) is not None
+        assert find_scaling(half, sample_weight=weights) is None
+        assert find_scaling(np.repeat(half, weights.astype(int), axis=0)) is None
 
 
 class TestMergingMeasurements:
@@ -145,6 +177,14 @@ class TestMergingMeasurements:
         with pytest.raises(BagwiseError, match="sample 0, word 1 is -2"):
             merge_words(form(X), y, scaling=None)
         assert WordMerger(scaling=None).__sklearn_tags__().input_tags.positive_only
+
+    def test_what_may_be_counts_warns(self, wide_counts, counts):
+        X, y = wide_counts / 10, counts[1]
+        with pytest.warns(UserWarning, match=r"fractions, zeros.*'aib'.*scaling=None if they are counts"):
+            expected = merge_words(X, y)
+        assert merge_words(X, y, scaling="range") == expected
+        for scaling in ("auto", None):  # without a warning
+            WordMerger(scaling=scaling).fit(X if scaling is None else WINE[0][:60], y)
 
     def test_scaling_is_for_criteria_of_counts(self):
         with pytest.raises(BagwiseError, match="'aib', 'mmi', 'clusters', and 'csm' takes data as they are"):

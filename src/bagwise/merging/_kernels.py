@@ -345,3 +345,39 @@ def replay(row, merges):
     """Apply later merges of other slots to a row: ``row[s] += row[t]`` for each."""
     for k in range(merges.shape[0]):
         row[merges[k, 0]] += row[merges[k, 1]]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def summarize_rows(values, starts, copies):
+    """The smallest and the largest positive sum of rows, and how many rows have several positive values, and are
+    multiples of the smallest one; each row counts as its copies.
+
+    Row i has the values ``starts[i]..starts[i + 1]``. Rows of multiples of a power of ten prove nothing, as decimals
+    are cut somewhere: they are not among those with several values. NumPy, of a row x of positive values:
+    ``q = x / x.min(); whole = np.all(abs(q - np.rint(q)) <= np.minimum(1e-6 * q, 0.01))``. Cost O(values).
+    """
+    low, high, several, whole = np.inf, -np.inf, 0, 0
+    for i in range(starts.shape[0] - 1):
+        total, least, n = 0.0, np.inf, 0
+        for k in range(starts[i], starts[i + 1]):
+            total += values[k]
+            if values[k] > 0.0:
+                least = min(least, values[k])
+                n += 1
+        if total > 0.0:
+            low, high = min(low, total), max(high, total)
+        if n < 2:
+            continue
+        multiples = True
+        for k in range(starts[i], starts[i + 1]):
+            if values[k] > 0.0:
+                times = values[k] / least
+                if abs(times - np.rint(times)) > min(1e-6 * times, 0.01):
+                    multiples = False
+                    break
+        power = np.log10(least)
+        if multiples and abs(power - np.rint(power)) < 1e-6:
+            continue
+        several += copies[i]
+        whole += copies[i] if multiples else 0
+    return low, high, several, whole

@@ -440,7 +440,7 @@ def _checked(
 def _scaled(samples: Samples) -> Samples | Sums:
     """Bring measurements to a common scale, and check that there are no negative counts."""
     options, criterion, X = samples.options, samples.options.criterion, samples.X
-    scaling = find_scaling(X, options.scaling) if criterion.scales_measurements else None
+    scaling = find_scaling(X, options.scaling, samples.weights) if criterion.scales_measurements else None
     if scaling is None:
         if criterion.non_negative:
             _refuse_negative(X, options)
@@ -450,7 +450,7 @@ def _scaled(samples: Samples) -> Samples | Sums:
     of_classes = criterion.sums_needed == () and criterion.supervised  # which do not depend on the values
     if sp.issparse(X) and not of_classes:
         _refuse_negative(X, options, "Dense data may be negative, X.toarray(): their columns are shifted.")
-    _warn_of_shift(scaling, options)
+    _warn_of_guess(scaling, options)
     if of_classes:
         sums = scaling.apply_to_sums(*_sums_of(samples))
         return Sums(sums, options, samples.word_totals, scaling, samples.given)
@@ -494,15 +494,26 @@ def _refuse_negative(X: Any, options: Options, advice: str = "Use counts or hist
         check_non_negative(X, who, advice)
 
 
-def _warn_of_shift(scaling: Scaling, options: Options) -> None:
-    """Warn where columns are taken as measurements because they have negative values."""
-    word = int(np.argmin(scaling.shift))
-    if options.scaling == "auto" and scaling.shift[word] < 0:
+def _warn_of_guess(scaling: Scaling, options: Options) -> None:
+    """Warn where columns are taken as measurements although the criterion may have been meant for what they are."""
+    if options.scaling != "auto":
+        return
+    who, word = f"The criterion {options.criterion.name!r} is for counts and histograms", int(np.argmin(scaling.shift))
+    if scaling.shift[word] < 0:
         advice = " Use scaling='shift' or 'range' if they are, or scaling=None to refuse negative values."
         warnings.warn(
-            f"X has negative values, down to {scaling.shift[word]:g} in word {word}, but the criterion "
-            f"{options.criterion.name!r} is for counts and histograms: columns are taken as measurements, and "
-            f"shifted to a minimum of 0.{in_python(advice)}",
+            f"X has negative values, down to {scaling.shift[word]:g} in word {word}. {who}: columns are taken as "
+            f"measurements, and shifted to a minimum of 0.{in_python(advice)}",
+            stacklevel=2,
+        )
+    elif scaling.scale is not None and np.median(scaling.shift[scaling.scale > 0]) == 0:
+        advice = (
+            " Use scaling=None if they are counts that were weighted or divided, or scaling='range' if they are "
+            "measurements."
+        )
+        warnings.warn(
+            "X has fractions, zeros in most columns, and some columns whose ranges are more than 100 times the median. "
+            f"{who}: columns are taken as measurements, and divided by their ranges.{in_python(advice)}",
             stacklevel=2,
         )
 
@@ -542,7 +553,7 @@ def _load_sums(X: Any, y: Any, sample_weight: Any, options: Options) -> Sums:
     totals = X.word_totals
     scaling = find_scaling(X, options.scaling) if criterion.scales_measurements else None
     if scaling is not None:
-        _warn_of_shift(scaling, options)
+        _warn_of_guess(scaling, options)
         X = scaling.apply_to_sums(X)
     elif criterion.non_negative:
         _refuse_negative(X, options)

@@ -15,7 +15,7 @@ from bagwise._utils.validation import as_floats
 from bagwise.codebooks.normalizing import inverse_document_frequencies
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.merging.criteria.base import class_codes
-from bagwise.merging.statistics import Statistics
+from bagwise.merging.statistics import Statistics, summary_of_rows
 
 __all__ = ["SCALINGS", "WORD_WEIGHTS", "Scaling", "find_scaling", "resolve_word_weights"]
 
@@ -27,6 +27,8 @@ _FACTOR = 100.0
 _OFFSET = 0.25
 # Ranges and minima of fewer samples say little about data that are not negative.
 _SAMPLES = 20
+# Sums of rows are the same up to this part of them.
+_SAME_SUM = 1e-5
 
 
 class Scaling(NamedTuple):
@@ -71,13 +73,15 @@ class Scaling(NamedTuple):
         )
 
 
-def find_scaling(X: Any, how: str | None = "auto") -> Scaling | None:
+def find_scaling(X: Any, how: str | None = "auto", sample_weight: NDArray[np.float64] | None = None) -> Scaling | None:
     """Find how to bring measurements to a common scale; None for counts and frequencies, which stay as they are.
 
     Data are measurements if they have negative values, or if at least 20 samples have fractions, rows that do not all
-    have the same sum, and columns that are far from zero or whose ranges differ by more than a factor of 100. Columns
-    of measurements are shifted to a minimum of 0, and divided by their ranges if the largest range is more than 100
-    times the median. Dense and sparse data with the same numbers are scaled alike.
+    have the same sum, and columns that are far from zero or whose ranges differ by more than a factor of 100. They are
+    counts that were divided by numbers, such as those of annotators or the sizes of samples, if half of the rows are
+    multiples of their smallest positive value, which is not a power of ten. Columns of measurements are shifted to a
+    minimum of 0, and divided by their ranges if the largest range is more than 100 times the median. Dense and sparse
+    data with the same numbers are scaled alike.
 
     Parameters
     ----------
@@ -85,6 +89,8 @@ def find_scaling(X: Any, how: str | None = "auto") -> Scaling | None:
     how : {"auto", "shift", "range"} or None, default="auto"
         "shift" and "range" take all data as measurements: the former shifts columns, the latter also divides them by
         their ranges. None: all data stay as they are.
+    sample_weight : ndarray of shape (n_samples,), default=None
+        Whole numbers count samples so many times; others as samples.
 
     Examples
     --------
@@ -97,7 +103,7 @@ def find_scaling(X: Any, how: str | None = "auto") -> Scaling | None:
     if how is None or X.shape[0] == 0:
         return None
     guessed = how == "auto" and _smallest(X) >= 0
-    if guessed and (X.shape[0] < _SAMPLES or _is_whole(X) or _has_equal_sums(X)):
+    if guessed and _holds_counts(X, sample_weight):
         return None
     low, high = (X.smallest, X.largest) if isinstance(X, Statistics) else extremes(X)
     ranges = high - low
@@ -112,25 +118,24 @@ def find_scaling(X: Any, how: str | None = "auto") -> Scaling | None:
         return Scaling(low, np.where(varies, 1 / ranges, 0.0) if divided else None)
 
 
+def _holds_counts(X: Any, sample_weight: NDArray[np.float64] | None) -> bool:
+    """Whether samples without negative values are few, whole numbers, frequencies, or counts that were divided."""
+    is_sum = isinstance(X, Statistics)
+    if X.whole.all() if is_sum else is_whole(X):
+        return True
+    copies = sample_weight.astype(np.int64) if sample_weight is not None and is_whole(sample_weight) else None
+    if (X.shape[0] if copies is None else copies.sum()) < _SAMPLES:
+        return True
+    row_sums, row_counts = (X.row_sums, X.row_counts) if is_sum else summary_of_rows(to_host(X), copies)
+    equal_sums = bool(np.ptp(row_sums) <= _SAME_SUM * row_sums.max()) if np.isfinite(row_sums).all() else False
+    n_several, n_multiples = row_counts.tolist()
+    return equal_sums or (n_multiples > 0 and 2 * n_multiples >= n_several)
+
+
 def _smallest(X: Any) -> float:
     """The smallest value; 0 if all are positive."""
     values = X.smallest if isinstance(X, Statistics) else X.data if sp.issparse(X) else X
     return min(float(values.min()), 0.0) if values.size else 0.0
-
-
-def _is_whole(X: Any) -> bool:
-    return bool(X.whole.all()) if isinstance(X, Statistics) else is_whole(X)
-
-
-def _has_equal_sums(X: Any) -> bool:
-    """Whether all rows have the same sum; of statistics, whether all classes have the same mean sum."""
-    if isinstance(X, Statistics):
-        filled = X.class_sizes > 0
-        sums = X.class_sums[filled].sum(axis=1) / X.class_sizes[filled]
-    else:
-        sums = np.asarray(to_host(X.sum(axis=1))).ravel()
-        sums = sums[sums > 0]  # empty samples have no frequencies
-    return len(sums) > 0 and bool(np.ptp(sums) <= 1e-5 * np.abs(sums).max())
 
 
 def resolve_word_weights(

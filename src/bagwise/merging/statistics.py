@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from bagwise._utils.matrices import checked_csr, class_sums, count_unit, extreme
 from bagwise._utils.memory import check_memory
 from bagwise._utils.validation import check_array
 from bagwise.errors import BagwiseError
-from bagwise.merging._kernels import move_upper_triangle
+from bagwise.merging._kernels import move_upper_triangle, summarize_rows
 from bagwise.merging.structures import add_gram, between_classes_factor, mirror, row_blocks
 
 __all__ = ["Statistics"]
@@ -33,7 +33,7 @@ Gram = Any  # a dense symmetric float64 array, or the upper triangle as a CSR ar
 
 # Integers below this are exact in float64.
 _EXACT = 2.0**53
-_ARRAYS = ("class_sizes", "class_sums", "smallest", "largest", "whole", "stored")
+_ARRAYS = ("class_sizes", "class_sums", "smallest", "largest", "whole", "stored", "row_sums", "row_counts")
 _PARTS = ("gram", "frequencies")  # optional arrays
 _FILE = FileKind(
     "bagwise.Statistics",
@@ -51,6 +51,8 @@ _FILE = FileKind(
         "largest": tensor("float64", "n_words"),
         "whole": tensor("bool", "n_words"),
         "stored": tensor("int64", "n_words", low=0),
+        "row_sums": tensor("float64", 2),
+        "row_counts": tensor("int64", 2, low=0),
         "gram": tensor("float64", finite=True, optional=True),  # with one dimension: the numbers of a sparse matrix
         "gram_indices": tensor("int32 int64", "n_stored", optional=True),
         "gram_indptr": tensor("int32 int64", "n_rows + 1", optional=True),
@@ -96,6 +98,11 @@ class Statistics:
         Class sums of L1-normalised samples, which "mlt" needs unless all values are integers.
     n_labels : int, default=1
         Number of classes that each sample is in: clusters of so many clusterings.
+    row_sums : ndarray of shape (2,)
+        The smallest and the largest positive sum of a sample; infinite if there is none.
+    row_counts : ndarray of int, shape (2,)
+        Number of samples with several positive values, and of those among them whose values are multiples of the
+        smallest one; see `summary_of_rows`.
 
     Notes
     -----
@@ -137,17 +144,20 @@ class Statistics:
     frequencies: NDArray[np.float64] | None = None
     unit: float = 1.0
     n_labels: int = 1
+    row_sums: NDArray[np.float64] = field(default_factory=lambda: np.array([np.inf, -np.inf]))
+    row_counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(2, dtype=np.int64))
 
     def __post_init__(self) -> None:
         C, d = len(self.classes), self.n_words
         expected = {"class_sizes": (C,), "class_sums": (C, d), "gram": (d, d), "frequencies": (C, d)}
+        expected |= {"row_sums": (2,), "row_counts": (2,)}
         for name in (*_ARRAYS, *_PARTS, "deviations"):
             value, shape = getattr(self, name), expected.get(name, (d,))
             if value is not None and value.shape != shape:
                 raise BagwiseError(f"{name} must have shape {shape} for {C} classes; got {value.shape}.")
             if value is None:
                 continue
-            if name in ("smallest", "largest"):  # those of no samples are infinite
+            if name in ("smallest", "largest", "row_sums"):  # those of no samples are infinite
                 if np.isnan(value).any():
                     raise BagwiseError(f"{name} must hold numbers, but some are NaN.")
                 continue
@@ -224,6 +234,7 @@ class Statistics:
         if len(set(names.tolist())) < n_classes:
             raise BagwiseError(f"classes must be different names; got {_some(names)}. Give equal ones the same code.")
         smallest, largest = extremes(X)
+        row_sums, row_counts = summary_of_rows(X)
         statistics = cls(
             classes=names,
             class_sizes=np.bincount(numbers.ravel(), minlength=n_classes).astype(np.int64),
@@ -236,6 +247,8 @@ class Statistics:
             frequencies=_class_frequencies(X, numbers, n_classes) if frequencies else None,
             unit=count_unit(X),
             n_labels=1 if numbers.ndim == 1 else numbers.shape[1],
+            row_sums=row_sums,
+            row_counts=row_counts,
         )
         if not gram:
             return statistics
@@ -318,6 +331,8 @@ class Statistics:
             else self.frequencies + other.frequencies,
             unit=min(self.unit, other.unit),
             n_labels=self.n_labels,
+            row_sums=np.array([min(self.row_sums[0], other.row_sums[0]), max(self.row_sums[1], other.row_sums[1])]),
+            row_counts=self.row_counts + other.row_counts,
         )
         if self.gram is None:
             return total
@@ -472,6 +487,15 @@ def _check_codes(codes: ArrayLike, n_samples: int, n_classes: int) -> NDArray[np
             f"{_some(np.unique(numbers))}. np.unique(y, return_inverse=True) gives labels and codes."
         )
     return numbers.astype(np.intp)
+
+
+def summary_of_rows(X: Any, copies: NDArray[np.int64] | None = None) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Return what `Statistics` have as `row_sums` and `row_counts` of samples, each of which counts as its copies."""
+    n, d = X.shape
+    values, starts = (X.data, X.indptr.astype(np.int64)) if sp.issparse(X) else (X.ravel(), np.arange(n + 1) * d)
+    times = np.ones(n, dtype=np.int64) if copies is None else copies
+    low, high, several, multiples = summarize_rows(values.astype(np.float64, copy=False), starts, times)
+    return np.array([low, high]), np.array([several, multiples])
 
 
 def _whole_words(X: Any) -> NDArray[np.bool_]:

@@ -118,10 +118,11 @@ class WordMerger(GroupTransformer, BaseEstimator):
     `fit` and `transform`, as `scaling` says. By "auto" each column is shifted to a minimum of 0, and divided by its
     range where the largest range is more than 100 times the median. Data are measurements then if they have
     negative values, or if at least 20 samples have fractions, different sums, and columns that are far from zero or
-    whose ranges differ by more than a factor of 100. Give "range" for measurements that are whole numbers, such as
-    ages and incomes, and None for counts that were divided, such as by sizes of samples or numbers of annotators. A
-    warning is given where negative values are shifted by "auto". New values below the minimum give negative
-    numbers; they are not clipped. ``verbose=1`` says what was done.
+    whose ranges differ by more than a factor of 100. Counts that were divided, such as by sizes of samples or numbers
+    of annotators, are told by their rows, half of which are multiples of their smallest value. A warning is given where
+    "auto" shifts negative values, or divides columns of which most have zeros: give None for counts that were weighted,
+    and "range" for measurements that are whole numbers, such as ages and incomes. New values below the minimum give
+    negative numbers; they are not clipped. ``verbose=1`` says what was done.
 
     Fitting takes O(d²) time for d words, once the statistics are formed, and O(d²) memory; for wide data less, with
     ``store="sparse"`` of the order of the non-zeros. Transforming takes one pass over the data; the model is one
