@@ -34,7 +34,7 @@ def digits_report(n_groups=20):
     errors = np.array([_errors_of_folds(merged(X[learned], hierarchy.cut(n)), y[learned]) for n in SIZES])
     means, spread = errors.mean(axis=1), errors.std(axis=1, ddof=1) / np.sqrt(N_FOLDS)
     best = int(means.argmin())
-    one_se = SIZES[int(np.flatnonzero(means <= means[best] + spread[best])[0])]
+    auto = SIZES[int(np.flatnonzero(means <= means[best] + spread[best])[0])]
 
     labels = hierarchy.cut(n_groups)
     Z = merged(X, labels)
@@ -49,7 +49,7 @@ def digits_report(n_groups=20):
         facts={"source": "scikit-learn's digits", "items": len(X), "words": 64, "criterion": "csm", "tested": True},
         classes=[ClassCount(*of_class) for of_class in counts],
         curve=MergingCurve(
-            SIZES, means.tolist(), spread.tolist(), f"{N_FOLDS}-fold cross-validation", n_groups, one_se, "csm",
+            SIZES, means.tolist(), spread.tolist(), f"{N_FOLDS}-fold cross-validation", n_groups, auto, "csm",
             range(1, 64), hierarchy.scores[::-1].tolist(), 64,
         ),
         confusion=ConfusionMatrix(names, matrix, f"{(~learned).sum()} digits that were held out"),

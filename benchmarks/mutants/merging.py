@@ -347,8 +347,8 @@ MERGING = [
     Mutant(
         "cross-validation: one standard error above the best",
         "merging/sizes.py",
-        "scores >= scores[best] - errors[best]",
-        "scores >= scores[best] + errors[best]",
+        "scores >= scores[best] - margins[rule]",
+        "scores >= scores[best] + margins[rule]",
         "merging/test_word_merger_cv.py",
     ),
     Mutant(

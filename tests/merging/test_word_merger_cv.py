@@ -64,6 +64,9 @@ def test_the_result_is_a_merger_on_all_data(data):
         ([[0.5, 0.84, 0.96], [0.5, 0.84, 0.86]], "1se", 2),
         ([[0.87, 0.84, 0.96], [0.87, 0.84, 0.86]], "1se", 0),
         ([[0.5, 0.9, 0.96]], "1se", 2),  # one fold has no standard error
+        ([[0.5, 0.8, 0.95], [0.5, 0.97, 0.91]], "paired", 1),  # -0.045 +- 0.105 / 2
+        ([[0.5, 0.8, 0.9], [0.5, 0.85, 0.96]], "paired", 2),  # -0.105 +- 0.005 / 2
+        ([[0.5, 0.9, 0.96]], "paired", 2),
     ],
 )
 def test_rules(scores, rule, chosen):
@@ -129,6 +132,32 @@ def test_metadata_are_routed(data):
         np.testing.assert_array_equal(given, weights[train])
 
 
+def test_differences_are_of_samples_where_scores_are_accuracies(data):
+    """Each sample counts once, however many folds test it; of other scores the folds are compared."""
+    X, y = data
+    model, sizes = KNeighborsClassifier(3), [2, 5, 10, 60]
+    splits = [*KFold(3).split(X), *KFold(4).split(X)]
+    path, scored = (
+        score_path(X, y, sizes, merger=WordMerger(), estimator=model, splits=splits, scorer=scorer, predict=True)
+        for scorer in (None, lambda fitted, X, y: fitted.score(X, y) / 2)
+    )
+    right = np.zeros((2, len(y), len(sizes)))
+    for k, (train, test) in enumerate(splits):
+        for column, size in enumerate(sizes):
+            merger = WordMerger(size).fit(X[train], y[train])
+            model.fit(merger.transform(X[train]), y[train])
+            right[int(k >= 3), test, column] = model.predict(merger.transform(X[test])) == y[test]
+    np.testing.assert_allclose(path.right, right.mean(axis=0))
+    differences = path.right - path.right[:, [path.choose("best")]]
+    np.testing.assert_allclose(path.paired_errors, differences.std(axis=0, ddof=1) / np.sqrt(len(y)))
+    assert scored.right is None
+    halves = path.scores / 2
+    differences = halves - halves[:, [path.choose("best")]]
+    np.testing.assert_allclose(scored.paired_errors, differences.std(axis=0, ddof=1) / np.sqrt(7))
+    search = WordMergerCV(sizes, estimator=model, cv=splits, rule="paired").fit(X, y)
+    assert search.n_groups_ == sizes[path.choose("paired")]
+
+
 def test_1se_is_never_larger_than_best(data):
     X, y = data
     best, thrifty = (WordMergerCV([2, 5, 10, 30, 60], cv=3, rule=rule).fit(X, y) for rule in ("best", "1se"))
@@ -167,5 +196,5 @@ def test_scoring_and_splitters(data):
 
 
 def test_unknown_rules_are_named(data):
-    with pytest.raises(BagwiseError, match="Accepted: '1se', 'best'"):
+    with pytest.raises(BagwiseError, match="Accepted: '1se', 'best', 'paired'"):
         WordMergerCV(rule="2se").fit(*data)

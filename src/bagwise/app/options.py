@@ -105,10 +105,10 @@ class FitOptions:
         "auto",
         "--groups",
         help="Number of groups that merging leaves.",
-        rule=IntegerRule(1, also={"auto": ""}),
-        unset="the smallest number whose error in cross-validation is within one standard error of the best; 50 "
-        "without cross-validation",
-        metavar="N|auto",
+        rule=IntegerRule(1, also={"auto": "", "best": "the number of the lowest error in cross-validation"}),
+        unset="the smallest number whose error in cross-validation is within half a standard error of the difference "
+        "to the lowest; 50 without cross-validation",
+        metavar="N|auto|best",
         stage="groups",
         common=True,
     )
@@ -520,6 +520,11 @@ class FitOptions:
             if name not in options_of(cls):
                 raise unknown_name(f"option in {where}", name, options_of(cls))
         return cls(**given)
+
+    @property
+    def asked_groups(self) -> int | None:
+        """The number of groups that is asked for; None if cross-validation chooses one."""
+        return None if isinstance(self.n_groups, str) else self.n_groups
 
     def with_changes(self, **changes: Any) -> FitOptions:
         """Return options with some changed."""

@@ -15,7 +15,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from bagwise._compat import _check_method_params
 from bagwise.merging.pooling import pool
-from bagwise.merging.sizes import choose_size
+from bagwise.merging.sizes import choose_size, paired_errors
 
 if TYPE_CHECKING:
     from bagwise.merging.word_merger import WordMerger
@@ -29,8 +29,9 @@ class PathScores:
 
     sizes: NDArray[np.int64]  # numbers of groups, ascending
     scores: NDArray[np.float64]  # folds x sizes: accuracy, or what the scorer gave; higher is better
-    merge_times: NDArray[np.float64]  # seconds spent on each fold's hierarchy
+    merge_times: NDArray[np.float64] | None = None  # seconds spent on each fold's hierarchy
     predicted: NDArray[Any] | None = None  # sizes x samples: predictions for labelled samples when they were held out
+    right: NDArray[np.float64] | None = None  # samples x sizes: mean over their folds, NaN where in none; None: unknown
 
     @property
     def means(self) -> NDArray[np.float64]:
@@ -50,9 +51,18 @@ class PathScores:
             return np.zeros(len(self.sizes))
         return self.scores.std(axis=0, ddof=1) / np.sqrt(n_folds)
 
+    @property
+    def paired_errors(self) -> NDArray[np.float64]:
+        """Standard error of the difference to the best mean score at each size: over samples, if these are known.
+
+        Otherwise over folds.
+        """
+        return paired_errors(self.scores if self.right is None else self.right, self.choose())
+
     def choose(self, rule: str = "best") -> int:
         """Index of the size that `choose_size` chooses."""
-        return choose_size(self.means, self.standard_errors, rule)
+        paired = self.paired_errors if rule == "paired" else 0.0
+        return choose_size(self.means, rule, standard_errors=self.standard_errors, paired=paired)
 
 
 def score_path(
@@ -112,6 +122,7 @@ def score_path(
     scores = np.empty((len(splits), len(sizes)))
     merge_times = np.empty(len(splits))
     predicted = np.empty((len(sizes), len(y)), dtype=y.dtype) if predict or scorer is None else None
+    right: list[Any] = [None] * len(splits)
 
     def run(fold: int, train: NDArray[np.intp], test: NDArray[np.intp]) -> None:
         started = time.perf_counter()
@@ -139,8 +150,10 @@ def score_path(
                 observe(k, test, model.decision_function(grouped[1]))
             if scorer is not None:
                 scores[fold, k] = scorer(model, grouped[1], y_test, **scoring)
-            elif predicted is not None:
-                scores[fold, k] = np.mean(predicted[k, test] == y_test)
+        if predicted is not None:
+            right[fold] = test, (predicted[:, test] == y_test).T
+            if scorer is None:
+                scores[fold] = right[fold][1].mean(axis=0)
 
     if progress is not None:
         progress(0, len(splits))
@@ -151,4 +164,21 @@ def score_path(
     for done, _ in enumerate(threads(tasks), 1):
         if progress is not None:
             progress(done, len(splits))
-    return PathScores(sizes, scores, merge_times, predicted)
+    accuracy = predicted is not None and all(
+        np.allclose(own.mean(axis=0), score) for (_, own), score in zip(right, scores, strict=True)
+    )
+    return PathScores(sizes, scores, merge_times, predicted, right_of_samples(right, len(y)) if accuracy else None)
+
+
+def right_of_samples(
+    right: Sequence[tuple[NDArray[np.intp], NDArray[np.bool_]]], n_samples: int
+) -> NDArray[np.float64]:
+    """Return what fraction of the folds that tested a sample was right about it, at each size.
+
+    `right` has the samples that each fold tested, and whether it was right, of shape (n_tested, n_sizes).
+    """
+    sums, n_folds = np.zeros((n_samples, right[0][1].shape[1])), np.zeros((n_samples, 1))
+    for test, own in right:
+        sums[test] += own
+        n_folds[test] += 1
+    return np.divide(sums, n_folds, where=n_folds > 0, out=np.full_like(sums, np.nan))

@@ -74,9 +74,11 @@ class WordMergerCV(MetaEstimatorMixin, GroupTransformer, BaseEstimator):
         ``make_pipeline(BagNormalizer(("l1", "power")), LinearSVC())``.
     cv : int, splitter or iterable, default=None
         As in scikit-learn; None is 5 folds.
-    rule : {"best", "1se"}, default="best"
-        The size with the highest mean score (the smallest of equals), or the smallest size within one standard error
-        of it.
+    rule : {"best", "1se", "paired"}, default="best"
+        - "best": the size with the highest mean score, the smallest of equals.
+        - "1se": the smallest size whose mean score is within one standard error, over folds, of it.
+        - "paired": the smallest size whose difference to it is within half a standard error of that difference: over
+          samples where the score is the accuracy of a classifier, otherwise over folds. `bagwise fit` takes this one.
     scoring : str or callable, default=None
         As in scikit-learn; None is the estimator's own score.
     criterion, kernel, search, word_weights, pooling, scaling, store, memory_limit
@@ -239,6 +241,7 @@ class WordMergerCV(MetaEstimatorMixin, GroupTransformer, BaseEstimator):
             estimator=estimator,
             splits=list(splitter.split(X, classes, **routed.splitter.split)),
             scorer=self._scorer(),
+            predict=self.rule == "paired" and is_classifier(estimator),
             labelled=labelled,
             merge_params=merging,
             fit_params=routed.estimator.fit,

@@ -124,7 +124,7 @@ LIBRARY_HEADERS = {  # what the runtime has no use for
     "preprocessor": ({"tokenizer": {"preprocessor": "eval"}}, "Unknown option of the tokenizer"),
     "path": ({"path": {"sizes": [1]}}, "path must have sizes"),
     "errors": (
-        {"path": {"sizes": [1], "errors": ["x"], "standard_errors": [0], "protocol": ""}},
+        {"path": {"sizes": [1], "errors": ["x"], "standard_errors": [0], "protocol": "", "paired_errors": []}},
         "errors of a path must be numbers",
     ),
     "options": ({"options": [1]}, "options must be a mapping"),

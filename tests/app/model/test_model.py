@@ -382,7 +382,14 @@ def test_paths_choose_by_one_standard_error():
     path = PathErrors([50, 2, 10], [0.1, 0.3, 0.11], [0.02, 0.5, 0.02], "split")
     assert path.sizes == (2, 10, 50)
     assert path.errors == (0.3, 0.11, 0.1)
-    assert (path.best, path.one_se) == (50, 10)
+    assert (path.best, path.auto) == (50, 10)
+    assert path.better_than(2) is None  # differences are unknown
+    paired = PathErrors([50, 2, 10, 20], [0.1, 0.3, 0.13, 0.11], [0.2] * 4, "split", [0, 0.02, 0.02, 0.02])
+    assert paired.paired_errors == (0.02, 0.02, 0.02, 0)
+    assert (paired.best, paired.auto) == (50, 20)
+    assert [paired.better_than(size) for size in (2, 10, 20, 50, 7)] == [20, None, None, None, None]
+    assert paired.only([50, 2]).paired_errors == (0.02, 0)
+    assert paired.only([2, 10]).paired_errors == ()  # differences to a size that is gone
     assert PathErrors([1, 2], [0.2, 0.2], [0, 0]).best == 1
     for arguments, message in [
         (([1], [0.1, 0.2], [0]), "as many errors"),
@@ -392,6 +399,7 @@ def test_paths_choose_by_one_standard_error():
         (([1], [1.5], [0]), "errors of a path must be numbers from 0 to 1"),
         (([1], [0.5], [np.nan]), "standard_errors of a path"),
         ((3, [0.5], [0]), "sizes must be a list"),
+        (([1], [0.5], [0], "", [0, 0]), "as many errors"),
         (([1], [0.5], [0], 3), "protocol must be a str"),
     ]:
         with pytest.raises(BagwiseError, match=message):

@@ -40,11 +40,11 @@ def curves(draw):
     levels = sorted(draw(st.sets(st.integers(1, 10**6), max_size=20)))
     criterion = draw(st.lists(values, min_size=len(levels), max_size=len(levels)))
     n_groups = draw(st.none() | st.integers(1, 10**6))
-    one_se = draw(st.none() | st.sampled_from(sizes))
+    auto = draw(st.none() | st.sampled_from(sizes))
     test_sizes = sorted(draw(st.sets(st.sampled_from(sizes) | st.integers(1, 10**6), max_size=20)))
     test = draw(st.lists(shares, min_size=len(test_sizes), max_size=len(test_sizes)))
     more = (None, test_sizes, test, 50)
-    return MergingCurve(sizes, errors, spread, "", n_groups, one_se, "<name>", levels, criterion, *more)
+    return MergingCurve(sizes, errors, spread, "", n_groups, auto, "<name>", levels, criterion, *more)
 
 
 def numbers_in(chart):
@@ -172,15 +172,14 @@ def test_the_best_size_is_the_smallest_with_the_lowest_error():
 
 
 def test_sentences_about_a_curve():
-    curve = MergingCurve([10, 50, 1000], [0.3, 0.182, 0.176], [0.01, 0.008, 0.008], one_se=50, n_groups=50)
+    curve = MergingCurve([10, 50, 1000], [0.3, 0.182, 0.176], [0.01, 0.008, 0.008], auto=50, n_groups=50)
     assert said(about_curve(curve)) == (
-        "The error with 50 groups is within one standard error of the lowest: 18.2 %, against 17.6 % with 1,000. "
+        "The error with 50 groups is about as low as the lowest: 18.2 %, against 17.6 % with 1,000. "
         "With 10 groups, the smallest size tried, the error is 30.0 %."
     )
-    # a 1-SE choice that is not within one standard error is not called so
-    wrong = MergingCurve([10, 50, 1000], [0.3, 0.19, 0.176], [0.01, 0.008, 0.008], one_se=50, n_groups=20)
-    assert "within" not in said(about_curve(wrong))
-    assert "The model has 20 groups; the error was not measured at this size." in said(about_curve(wrong))
+    best = MergingCurve([10, 50, 1000], [0.3, 0.19, 0.176], [0.01, 0.008, 0.008], auto=1000, n_groups=20)
+    assert said(about_curve(best)).startswith("The error is lowest with 1,000 groups: 17.6 %, with a standard error")
+    assert "The model has 20 groups; the error was not measured at this size." in said(about_curve(best))
     assert about_curve(MergingCurve([], [], criterion_sizes=[1], criterion_values=[1])) == []
 
 

@@ -135,13 +135,20 @@ def test_an_item_that_is_held_out_is_not_learned_from():
     np.testing.assert_array_equal(again.held_out[:, test[1:]], fit.held_out[:, test[1:]])
 
 
-def test_auto_takes_the_size_of_one_standard_error():
+def test_the_number_of_groups_is_chosen_by_differences_on_the_same_items():
     X, y = table()
     fit = run_fit(table_of(X, y), FitOptions(n_groups="auto", folds=3))
     path = fit.model.path
-    assert fit.model.n_groups == path.one_se
+    assert fit.model.n_groups == path.auto
+    wrong = (fit.held_out != fit.codes).astype(float)
     best = int(np.argmin(path.errors))
-    assert path.errors[path.sizes.index(path.one_se)] <= path.errors[best] + path.standard_errors[best]
+    differences = wrong - wrong[best]
+    np.testing.assert_allclose(path.paired_errors, differences.std(axis=1, ddof=1) / np.sqrt(len(y)))
+    near = path.errors <= path.errors[best] + np.array(path.paired_errors) / 2
+    assert path.auto == path.sizes[int(np.argmax(near))]
+    lowest = run_fit(table_of(X, y), FitOptions(n_groups="best", folds=3)).model
+    assert (lowest.path, lowest.n_groups) == (path, path.best)
+    assert run_fit(table_of(X, y), FitOptions(n_groups="best", folds=0)).model.n_groups == min(50, X.shape[1])
 
 
 def test_sparse_and_dense_tables_give_the_same():

@@ -205,7 +205,7 @@ def compare(
                 "name": one.name,
                 "errors": list(one.path.errors),
                 "standard_errors": list(one.path.standard_errors),
-                "one_se": one.path.one_se,
+                "auto": one.path.auto,
                 "seconds": one.seconds,
             }
             for one in compared
@@ -316,6 +316,7 @@ def run_fit(
             session.wrote(write_report(data, outputs.report), "report")
         if outputs.markdown is not None:
             session.wrote(write_markdown(data, outputs.markdown), "markdown")
+    _print_better(session, saved, outputs.model)
     session.answer(seconds=fitted.timings | {"writing": time.perf_counter() - started})
 
 
@@ -339,7 +340,7 @@ def _print_errors(session: Session, fitted: Any, evaluation: Any) -> None:
     if path is not None:
         heads += [f"error, {path.protocol}"]
         spread = zip(path.errors, path.standard_errors, strict=True)
-        columns_of.append([f"{percent(error)} ± {100 * one_se:.1f}" for error, one_se in spread])
+        columns_of.append([f"{percent(error)} ± {100 * deviation:.1f}" for error, deviation in spread])
     if evaluation is not None:
         heads += [f"error, {len(evaluation.collection):,} test items"]
         columns_of.append([percent(error) for error in evaluation.errors])
@@ -374,10 +375,22 @@ def _print_classes(session: Session, fitted: Any, evaluation: Any) -> None:
         say_pairs(session, matrix, "Most often confused", _PAIRS)
 
 
+def _print_better(session: Session, model: Any, path: Path) -> None:
+    """Print how to answer with a number of groups that errs measurably less, if there is one."""
+    measured = model.path
+    better = None if measured is None else measured.better_than(model.n_groups)
+    if better is None:
+        return
+    errors = dict(zip(measured.sizes, map(percent, measured.errors), strict=True))
+    line = f"{command_line('predict', path)} ITEMS --groups {better}"
+    session.say(f"Without fitting again: {line}: error {errors[better]} instead of {errors[model.n_groups]}")
+    session.answer(better_groups=better)
+
+
 def _mark(size: int, model: Any) -> str:
     marks = ["this model"] if size == model.n_groups else []
-    if model.path is not None and size == model.path.one_se:
-        marks.append("1-SE choice: smallest within one standard error of the best")
+    if model.path is not None and size == model.path.auto:
+        marks.append("smallest that is about as good as the best")
     return "<- " + "; ".join(marks) if marks else ""
 
 
@@ -394,7 +407,7 @@ def _print_plan(session: Session, source: Path, options: Any, outputs: FitOutput
     by = f", of {' and '.join(plan.descriptors)}" if plan.descriptors else ""
     session.say(f"Words: {'at most ' if MODALITIES[plan.modality].readable else ''}{plan.n_words:,}{by}.")
     session.say(f"Method: merged by {plan.criterion} ({plan.reason}).")
-    session.say(f"Groups: {'chosen by cross-validation' if plan.n_groups == 'auto' else plan.n_groups}.")
+    session.say(f"Groups: {'chosen by cross-validation' if isinstance(plan.n_groups, str) else plan.n_groups}.")
     if plan.n_folds:
         sizes = how_many(len(plan.sizes), "numbers")
         session.say(f"Errors: at {sizes} of groups, by {plan.n_folds} folds of cross-validation.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 
 from bagwise.app.modalities import MODALITIES
 from bagwise.app.model.cutting import trim_parameters
-from bagwise.app.model.parts import Head, PathErrors
+from bagwise.app.model.parts import Head
 from bagwise.errors import BagwiseError
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.runtime import MOST_STEP, N_WEIGHTS, SCALES, decoded_rows, decoded_weights, hash_words, merges_of
@@ -122,8 +123,8 @@ def compact_parameters(model: Model) -> dict[str, Any]:
         error = float(np.max(np.abs(weights - given) / np.where(given > 0, given, 1), initial=0))
     path = model.path
     if path is not None:
-        at = path.sizes.index(model.n_groups) if model.n_groups in path.sizes else None
-        path = None if at is None else PathErrors((n,), (path.errors[at],), (path.standard_errors[at],), path.protocol)
+        only = path.only({model.n_groups})
+        path = None if only is None else replace(only, sizes=(n,), paired_errors=())
     lost = {"n_words_lost": model.hierarchy.n_words - len(words), "weight_error": round(error, 5)}
     before = model.provenance.get("compact")  # of a model that was compact already
     if isinstance(before, dict) and before.keys() == lost.keys() and set(map(type, before.values())) <= {int, float}:

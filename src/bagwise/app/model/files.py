@@ -387,7 +387,7 @@ def _head(tensors: dict[str, NDArray[Any]], size: int, before: str = "") -> Head
 
 
 def _path(entry: Any) -> PathErrors | None:
-    names = ("sizes", "errors", "standard_errors", "protocol")
+    names = ("sizes", "errors", "standard_errors", "protocol", "paired_errors")
     return None if entry is None else PathErrors(**_fields(entry, "path", names))
 
 

@@ -25,6 +25,8 @@ __all__ = [
 ]
 
 
+# Standard errors of a difference from which on it is said to be measurable.
+_MEASURABLE = 2.0
 _LONGEST_PATTERN = 1000
 _MOST_STOP_WORDS = 100_000
 _LONGEST_NGRAM = 20
@@ -83,22 +85,27 @@ class PathErrors:
         Fraction of wrongly classified items at each size, and its standard error.
     protocol : str, default=""
         How they were estimated, in words.
+    paired_errors : sequence of float, default=()
+        Standard errors of the differences to the error at `best`, which are of the same items; () if unknown.
 
     Examples
     --------
     >>> from bagwise.app.model import PathErrors
-    >>> PathErrors([2, 5, 10, 50], [0.4, 0.22, 0.21, 0.2], [0.02] * 4, "5 folds").one_se
-    5
+    >>> PathErrors([2, 5, 10, 50], [0.4, 0.22, 0.21, 0.2], [0.02] * 4, "5 folds", [0.03, 0.03, 0.02, 0]).auto
+    10
     """
 
     sizes: tuple[int, ...]
     errors: tuple[float, ...]
     standard_errors: tuple[float, ...]
     protocol: str = ""
+    paired_errors: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        columns = [self._column(name) for name in ("sizes", "errors", "standard_errors")]
+        columns = [self._column(name) for name in ("sizes", "errors", "standard_errors", "paired_errors")]
         n = len(columns[0])
+        if not columns[3]:
+            columns.pop()
         if n == 0 or any(len(column) != n for column in columns):
             raise BagwiseError(
                 "A path needs as many errors and standard errors as sizes, at least one; "
@@ -109,7 +116,7 @@ class PathErrors:
             raise BagwiseError(f"Sizes of a path must differ, got {sizes}.")
         order = sorted(range(n), key=sizes.__getitem__)
         object.__setattr__(self, "sizes", tuple(sizes[k] for k in order))
-        for name, column in zip(("errors", "standard_errors"), columns[1:], strict=True):
+        for name, column in zip(("errors", "standard_errors", "paired_errors"), columns[1:], strict=False):
             numbers = [_fraction(value, name) for value in column]
             object.__setattr__(self, name, tuple(numbers[k] for k in order))
         if not isinstance(self.protocol, str):
@@ -122,15 +129,21 @@ class PathErrors:
             "errors": list(self.errors),
             "standard_errors": list(self.standard_errors),
             "protocol": self.protocol,
+            "paired_errors": list(self.paired_errors),
         }
 
     def only(self, sizes: Collection[int]) -> PathErrors | None:
-        """Return the errors at those of its sizes that are among others; None if there are none."""
+        """Return the errors at those of its sizes that are among others; None if there are none.
+
+        Without the best of its sizes, differences to that are unknown.
+        """
         kept = [k for k, size in enumerate(self.sizes) if size in sizes]
         if not kept:
             return None
-        errors, deviations = (tuple(column[k] for k in kept) for column in (self.errors, self.standard_errors))
-        return PathErrors(tuple(self.sizes[k] for k in kept), errors, deviations, self.protocol)
+        paired = self.paired_errors if self.best in sizes else ()
+        columns = (self.errors, self.standard_errors, paired)
+        errors, deviations, differences = (tuple(column[k] for k in kept if column) for column in columns)
+        return PathErrors(tuple(self.sizes[k] for k in kept), errors, deviations, self.protocol, differences)
 
     def _column(self, name: str) -> list[Any]:
         values = getattr(self, name)
@@ -145,9 +158,25 @@ class PathErrors:
         return self.sizes[self.errors.index(min(self.errors))]
 
     @property
-    def one_se(self) -> int:
-        """The smallest size whose error is within one standard error of the best."""
-        return self.sizes[choose_size([-error for error in self.errors], self.standard_errors, "1se")]
+    def auto(self) -> int:
+        """The size that ``n_groups="auto"`` chooses: the smallest that is about as good as the best.
+
+        That is by the rule "paired" of `bagwise.WordMergerCV`, or "1se" where differences are unknown.
+        """
+        rule = "paired" if self.paired_errors else "1se"
+        known = {"standard_errors": self.standard_errors, "paired": self.paired_errors}
+        return self.sizes[choose_size([-error for error in self.errors], rule, **known)]
+
+    def better_than(self, size: int) -> int | None:
+        """Return the size to take instead of one of the sizes: `auto`, if the best one errs measurably less.
+
+        That is by more than two standard errors of the difference; None otherwise, or where that is unknown.
+        """
+        if size not in self.sizes or not self.paired_errors:
+            return None
+        k, auto = self.sizes.index(size), self.sizes.index(self.auto)
+        measurable = self.errors[k] - min(self.errors) > _MEASURABLE * self.paired_errors[k]
+        return self.auto if measurable and self.errors[auto] < self.errors[k] else None
 
 
 def softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -111,7 +111,7 @@ def merging_chart(curve: MergingCurve, readouts: bool = True, layout: ChartLayou
     >>> "50 groups: error 20.0\u202f% ± 1.0\u202f%" in chart
     True
     """
-    marked = [size for size in (curve.n_groups, curve.one_se) if size is not None]
+    marked = [size for size in (curve.n_groups, curve.auto) if size is not None]
     sizes = [*curve.sizes, *curve.test_sizes, *curve.criterion_sizes, *marked]
     x = log_axis(sizes, layout.left + 10, layout.right - 10)
     parts, bottom, shown = [], 0.0, []
@@ -208,12 +208,12 @@ def _knots(points: Sequence[tuple[float, float]], kind: str = "knot") -> str:
 
 
 def _marks(curve: MergingCurve, panel: _Panel) -> str:
-    """Mark the size of the model and the 1-SE choice, by one mark if they are equal."""
+    """Mark the size of the model and the smallest that is about as good as the best, by one mark if they are equal."""
     marks: dict[int, str] = {}
-    if curve.one_se is not None:
-        marks[curve.one_se] = "1-SE choice"
+    if curve.auto is not None:
+        marks[curve.auto] = "auto"
     if curve.n_groups is not None:
-        marks[curve.n_groups] = "model, 1-SE choice" if curve.n_groups == curve.one_se else "model"
+        marks[curve.n_groups] = "model, auto" if curve.n_groups == curve.auto else "model"
     parts = []
     for row, (size, name) in enumerate(sorted(marks.items())):
         x, error, test = panel.x(size), curve.error_at(size), curve.test_error_at(size)

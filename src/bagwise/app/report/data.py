@@ -57,8 +57,8 @@ class MergingCurve:
         How the errors were measured, such as ``"5-fold cross-validation"``.
     n_groups : int or None, default=None
         Number of groups of the model.
-    one_se : int or None, default=None
-        The smallest of `sizes` whose error is within one standard error of the lowest.
+    auto : int or None, default=None
+        The smallest of `sizes` that is about as good as the best, see `PathErrors`.
     criterion_name : str, default=""
         Name of the criterion of merging.
     criterion_sizes, criterion_values : sequences, default=()
@@ -77,7 +77,7 @@ class MergingCurve:
     Examples
     --------
     >>> from bagwise.app.report import MergingCurve
-    >>> curve = MergingCurve([10, 50, 1000], [0.3, 0.182, 0.176], [0.01, 0.008, 0.008], one_se=50)
+    >>> curve = MergingCurve([10, 50, 1000], [0.3, 0.182, 0.176], [0.01, 0.008, 0.008], auto=50)
     >>> curve.best, curve.error_at(50)
     (1000, 0.182)
     """
@@ -87,7 +87,7 @@ class MergingCurve:
     standard_errors: Sequence[float] = ()
     protocol: str = ""
     n_groups: int | None = None
-    one_se: int | None = None
+    auto: int | None = None
     criterion_name: str = ""
     criterion_sizes: Sequence[int] = ()
     criterion_values: Sequence[float] = ()

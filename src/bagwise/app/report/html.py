@@ -60,9 +60,9 @@ def render_report(data: ReportData) -> str:
     Examples
     --------
     >>> from bagwise.app.report import MergingCurve, ReportData, render_report
-    >>> curve = MergingCurve([10, 50, 1000], [0.3, 0.182, 0.176], [0.01, 0.008, 0.008], one_se=50, n_groups=50)
+    >>> curve = MergingCurve([10, 50, 1000], [0.3, 0.182, 0.176], [0.01, 0.008, 0.008], auto=50, n_groups=50)
     >>> page = render_report(ReportData("Photos", facts={"items": 200}, curve=curve))
-    >>> "The error with 50 groups is within one standard error of the lowest" in page
+    >>> "The error with 50 groups is about as low as the lowest" in page
     True
     """
     charts = []

@@ -145,31 +145,31 @@ def about_classes(classes: Sequence[ClassCount]) -> list[Sentence]:
 
 
 def about_curve(curve: MergingCurve) -> list[Sentence]:
-    """Compare the errors at the 1-SE choice, the size of the model, the best size and both ends."""
+    """Compare the errors at the size that is about as good as the best, that of the model, the best and both ends."""
     best, lowest = curve.best, curve.error_at(curve.best)
     if best is None or lowest is None:
         return []
-    sentences = [_about_one_se(curve, best, lowest)]
-    if curve.n_groups is not None and curve.n_groups not in (curve.one_se, best):
+    sentences = [_about_lowest(curve, best, lowest)]
+    if curve.n_groups is not None and curve.n_groups not in (curve.auto, best):
         error = curve.error_at(curve.n_groups)
         shown = "the error was not measured at this size" if error is None else f"its error is {percent(error)}"
         sentences.append((f"The model has {how_many(curve.n_groups, 'groups')}; {shown}.",))
     for which, position in {"smallest": 0, "largest": len(curve.sizes) - 1}.items():
         size, error = curve.sizes[position], curve.errors[position]
-        if size not in (best, curve.one_se, curve.n_groups):
+        if size not in (best, curve.auto, curve.n_groups):
             sentences.append(
                 (f"With {how_many(size, 'groups')}, the {which} size tried, the error is {percent(error)}.",)
             )
     return sentences
 
 
-def _about_one_se(curve: MergingCurve, best: int, lowest: float) -> Sentence:
-    size, spread = curve.one_se, curve.standard_error_at(best)
+def _about_lowest(curve: MergingCurve, best: int, lowest: float) -> Sentence:
+    size, spread = curve.auto, curve.standard_error_at(best)
     error, name = curve.error_at(size), "error by cross-validation" if curve.test_sizes else "error"
-    if size is not None and size != best and error is not None and spread is not None and error <= lowest + spread:
+    if size is not None and size != best and error is not None:
         return (
-            f"The {name} with {how_many(size, 'groups')} is within one standard error of the lowest: {percent(error)}, "
-            f"against {percent(lowest)} with {count(best)}.",
+            f"The {name} with {how_many(size, 'groups')} is about as low as the lowest: {percent(error)}, against "
+            f"{percent(lowest)} with {count(best)}.",
         )
     more = "" if spread is None else f", with a standard error of {percent(spread)}"
     return (f"The {name} is lowest with {how_many(best, 'groups')}: {percent(lowest)}{more}.",)

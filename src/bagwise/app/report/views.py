@@ -99,7 +99,7 @@ def examples_by_class(data: ReportData) -> list[tuple[str | None, list[Example]]
 
 def table_rows(curve: MergingCurve) -> list[int]:
     """Return the sizes in the table of errors: all, or those that preserve the shape, and the marked ones."""
-    kept = {size for size in (curve.n_groups, curve.one_se) if size in curve.sizes or size in curve.test_sizes}
+    kept = {size for size in (curve.n_groups, curve.auto) if size in curve.sizes or size in curve.test_sizes}
     for sizes, errors in ((curve.sizes, curve.errors), (curve.test_sizes, curve.test_errors)):
         kept |= {sizes[i] for i in thinned([math.log(size) for size in sizes], errors)}
     return sorted(size for size in kept if size is not None)

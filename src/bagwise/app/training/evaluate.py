@@ -33,7 +33,7 @@ from bagwise.app.training.preparing import Prepared, prepare
 from bagwise.app.training.references import references_for, score_reference
 from bagwise.app.training.rows import Rows
 from bagwise.app.training.seen import SeenItems, seen_items
-from bagwise.app.training.validating import validate
+from bagwise.app.training.validating import path_errors, validate
 from bagwise.distributed.executors import LocalExecutor, executor_of
 from bagwise.errors import BagwiseError, OptionError, argument
 from bagwise.merging.criteria import NAMED_CRITERIA, resolve_criterion
@@ -317,14 +317,14 @@ def compare_criteria(
             started = time.perf_counter()
             follow = partial(report, f"Cross-validating {one.name}")
             scored = score_reference(one, codes, widths, splits, usual, svm, follow)
-            path = PathErrors(tried, tuple(scored.errors), tuple(scored.standard_errors), compared[0].path.protocol)
+            path = path_errors(scored, len(splits))
             compared.append(ComparedCriterion(one.name, path, time.perf_counter() - started, reference=True))
     if data.pooled is not None:
         started = time.perf_counter()
         report(f"Cross-validating {POOLED}", 0, 0)
         pooled, n = pooled_baseline(data.pooled, codes, chosen), len(tried)
         errors, deviations = (pooled["error"],) * n, (pooled["standard_error"],) * n
-        path = PathErrors(tried, errors, deviations, compared[0].path.protocol)
+        path = PathErrors(tried, errors, deviations, compared[0].path.protocol, (0.0,) * n)
         compared.append(ComparedCriterion(POOLED, path, time.perf_counter() - started, reference=True))
     return compared
 

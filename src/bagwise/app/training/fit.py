@@ -174,10 +174,10 @@ def run_fit(
         if data.pooled is not None:
             with log.timed("baseline of pooled features"):
                 baselines = with_pooled(baselines, data.pooled, codes, options)
-    if options.n_groups != "auto":
-        n_groups = int(options.n_groups)
+    if options.asked_groups is not None:
+        n_groups = options.asked_groups
     elif path is not None:
-        n_groups = path.one_se
+        n_groups = path.auto if options.n_groups == "auto" else path.best
     else:
         n_groups = data.n_words if n_components is not None else min(max(DEFAULT_GROUPS, len(classes)), data.n_words)
         if use_classes:
@@ -256,7 +256,7 @@ def _kept_options(options: FitOptions) -> dict[str, Any]:
 
 def check_groups(options: FitOptions, n_words: int) -> None:
     """Raise an error if there are fewer words than groups."""
-    if options.n_groups != "auto" and int(options.n_groups) > n_words:
+    if options.asked_groups is not None and options.asked_groups > n_words:
         message = f"n_groups={options.n_groups}, but there are only {n_words} words. Set at most {n_words}."
         raise OptionError("n_groups", message)
 

@@ -161,12 +161,12 @@ def choose_method(options: FitOptions, modality: str, n_classes: int, vocabulari
     By cross-validation on training parts of Corel-1k, four Caltech classes, Scene-15 and pairs of their classes, and of
     tables, "classifier" had the lowest errors, or errors within the noise of them, from 10 groups on.
     """
-    asked, several, kind = options.n_groups, n_classes >= 2, MODALITIES[modality]
+    asked, several, kind = options.asked_groups, n_classes >= 2, MODALITIES[modality]
     if options.criterion != "auto":
         criterion, reason = options.criterion, "as given"
     elif not several:
         criterion, reason = "clusters", "there are no classes"
-    elif options.root != "after" and options.pyramid is None and (asked == "auto" or int(asked) >= n_classes):
+    elif options.root != "after" and options.pyramid is None and (asked is None or asked >= n_classes):
         criterion, reason = "classifier", "groups keep the scores of a classifier on all words"
     elif kind.two_classes_by is not None and n_classes == 2:
         why = (
@@ -206,7 +206,7 @@ def refined_size(options: FitOptions, n_classes: int) -> int:
 
     Otherwise 20, or three groups per class, where greedy merging loses most and a choice by cross-validation is likely.
     """
-    return max(20, 3 * n_classes) if options.n_groups == "auto" else int(options.n_groups)
+    return max(20, 3 * n_classes) if options.asked_groups is None else options.asked_groups
 
 
 def choose_weighting(method: Method, counts: Any, idf: NDArray[np.float64] | None = None) -> WordWeighting:
@@ -232,7 +232,7 @@ def sizes_of(n_words: int, options: FitOptions, method: Method, n_classes: int) 
     Groups that follow a classifier are at least as many as classes, unless fewer are asked for: below, some classes
     have no group of their own, and errors rise steeply.
     """
-    asked = () if options.n_groups == "auto" else (int(options.n_groups),)
+    asked = () if options.asked_groups is None else (options.asked_groups,)
     if not method.follows:
         return path_sizes(n_words, *asked)
     least = min(n_classes, n_words)

@@ -48,7 +48,7 @@ class FitPlan:
         What words are merged by.
     reason : str
         Why by this criterion.
-    n_groups : int or "auto"
+    n_groups : int, "auto" or "best"
     sizes : tuple of int
         Numbers of groups at which errors are estimated.
     n_folds : int
@@ -129,8 +129,8 @@ def plan_fit(source: Any, **options: Any) -> FitPlan:
         method = adapt_to_table(method, collection.X, modality, chosen)
     if method.scaling is not None:
         log.notes.append(f"The {method.scaling}.")
-    n_groups = chosen.n_groups if chosen.n_groups == "auto" else int(chosen.n_groups)
-    if n_groups == "auto" and not validated:
+    n_groups = chosen.n_groups
+    if chosen.asked_groups is None and not validated:
         n_groups = min(max(DEFAULT_GROUPS, len(classes)), n_words)
         log.notes.append(f"There are {n_groups} groups by default; only cross-validation can choose their number.")
     reading = 4 * words.width * (3 * min(N_SAMPLED_VECTORS, words.n_vectors * n) + _SPOOLED * words.n_vectors)
@@ -141,7 +141,7 @@ def plan_fit(source: Any, **options: Any) -> FitPlan:
         n_items=n,
         n_test=0 if opened.test is None else len(opened.test),
         n_words=n_words,
-        n_features=n_cells(pyramid) * (n_words if n_groups == "auto" else int(n_groups)),
+        n_features=n_cells(pyramid) * (n_words if isinstance(n_groups, str) else n_groups),
         classes=classes,
         descriptors=words.descriptors,
         criterion=method.criterion,

@@ -89,6 +89,7 @@ def score_reference(
 ) -> PathScores:
     """Cross-validate a linear SVM on reduced features of several numbers, as `score_path` does for merging."""
     scores, times = np.empty((len(splits), len(sizes))), np.zeros(len(splits))
+    right = np.full((len(codes), len(sizes)), np.nan)
     for fold, (train, test) in enumerate(splits):
         if progress is not None:
             progress(fold, len(splits))
@@ -98,10 +99,11 @@ def score_reference(
         for reduced in reference.reduce(known, reference.counts[train], codes[train], held_out, sizes):
             at += 1
             model = clone(classifier_of(method, svm)).fit(reduced[0], codes[train])
-            scores[fold, at] = np.mean(model.predict(reduced[1]) == codes[test])
-        scores[fold, at:] = scores[fold, at]  # one result for all sizes
+            right[test, at] = model.predict(reduced[1]) == codes[test]
+        right[test, at:] = right[test, at, np.newaxis]  # one result for all sizes
+        scores[fold] = right[test].mean(axis=0)
         times[fold] = time.perf_counter() - started
-    return PathScores(np.asarray(sizes), scores, times)
+    return PathScores(np.asarray(sizes), scores, times, right=right)
 
 
 def _keep_all(

@@ -207,7 +207,7 @@ def _curve(model: Model, path: PathErrors | None, evaluation: Evaluation | None)
     finite = np.isfinite(scores)
     found: dict[str, Any] = {"sizes": (), "errors": ()}
     if path is not None:
-        found = {name: getattr(path, name) for name in ("sizes", "errors", "standard_errors", "protocol", "one_se")}
+        found = {name: getattr(path, name) for name in ("sizes", "errors", "standard_errors", "protocol", "auto")}
     if evaluation is not None:
         found |= {"test_sizes": evaluation.sizes, "test_errors": evaluation.errors}
         found["n_test"] = len(evaluation.collection)

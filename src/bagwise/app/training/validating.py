@@ -20,8 +20,9 @@ from bagwise.app.training.learning import LearnedGroups, learn_rows, settings_of
 from bagwise.app.training.method import Method, fitting_svms, folds_of
 from bagwise.app.training.rows import Rows
 from bagwise.distributed.executors import Executor
+from bagwise.merging.path import PathScores
 
-__all__ = ["Fold", "Validation", "validate"]
+__all__ = ["Fold", "Validation", "path_errors", "validate"]
 
 _TOP = ("top_class", "runner_up", "top_score", "margin")  # of answers of cross-validation, in the cache
 
@@ -95,14 +96,13 @@ def validate(
         results = executor.gather(
             executor.map(_run_fold, [shared] * len(splits), splits, step=step, n_threads=n_threads)
         )
-    folds, right = [], np.empty((len(splits), len(sizes)))
+    folds, scores_of = [], np.empty((len(splits), len(sizes)))
     for k, ((_, test), (learned, top, scores)) in enumerate(zip(splits, results, strict=True)):
         folds.append(Fold(test, learned))
         observe.put(test, top, scores)
-        right[k] = np.mean(top.predicted == codes[test], axis=1)
-    spread = right.std(axis=0, ddof=1) / np.sqrt(len(splits)) if len(splits) > 1 else np.zeros(len(sizes))
-    errors = (1.0 - right.mean(axis=0)).tolist()
-    path = PathErrors(tuple(sizes), tuple(errors), tuple(spread.tolist()), f"{len(splits)}-fold cross-validation")
+        scores_of[k] = np.mean(top.predicted == codes[test], axis=1)
+    right = (observe.top.predicted == codes).T.astype(np.float64)
+    path = path_errors(PathScores(np.asarray(sizes), scores_of, right=right), len(splits))
     calibration = observe.calibration()
     if steps is not None:
         kept = {"path": to_json(path.to_dict()), "calibration": np.array(list(calibration.values()))}
@@ -110,6 +110,13 @@ def validate(
             kept |= fold.learned.pack(f"fold {k} ")
         steps.save("errors", given, settings, kept | dict(zip(_TOP, observe.top.arrays, strict=True)))
     return Validation(path, observe.top, calibration, tuple(folds))
+
+
+def path_errors(scores: PathScores, n_folds: int) -> PathErrors:
+    """Return the errors of a cross-validation as a model keeps them."""
+    columns = (scores.errors, scores.standard_errors, scores.paired_errors)
+    errors, deviations, paired = (tuple(column.tolist()) for column in columns)
+    return PathErrors(tuple(scores.sizes.tolist()), errors, deviations, f"{n_folds}-fold cross-validation", paired)
 
 
 def _run_fold(shared: Any, split: Any) -> tuple[LearnedGroups, TopClasses, NDArray[np.float32]]:

@@ -60,7 +60,7 @@ def overview(space: Workspace, n: int | None) -> dict[str, Any]:
             {"name": clean(one.name), "error": one.error, "standard_error": one.standard_error}
             for one in baselines_of(model)
         ],
-        "path": None if path is None else {**path.to_dict(), "one_se": path.one_se},
+        "path": None if path is None else {**path.to_dict(), "auto": path.auto},
         "items": None
         if space.items is None
         else {

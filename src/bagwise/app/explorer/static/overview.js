@@ -68,7 +68,7 @@ function shown({ items, error, seen, held_out: held }) {
 
 /** The curve of errors; a click or a key on a point cuts the model there. */
 function curve(facts) {
-  const { sizes, errors, standard_errors: spread, protocol, one_se: small } = facts.path;
+  const { sizes, errors, standard_errors: spread, protocol, auto: small } = facts.path;
   const [width, height, left, right, top, bottom] = [window.innerWidth < 560 ? 380 : 720, 300, 56, 30, 16, 44];
   const [low, high] = [sizes[0], sizes[sizes.length - 1]];
   let most = Math.max(...errors.map((error, k) => error + (spread[k] ?? 0)), 0.01);
@@ -100,7 +100,7 @@ function curve(facts) {
     parts.push(svg("line", { class: "mark", x1: x(facts.n_groups), x2: x(facts.n_groups), y1: top, y2: height - bottom }));
   }
   sizes.forEach((size, k) => {
-    const said = `${count(size)} groups: error ${percent(errors[k])} ± ${percent(spread[k] ?? 0)}${size === small ? ", smallest within one standard error of the best" : ""}`;
+    const said = `${count(size)} groups: error ${percent(errors[k])} ± ${percent(spread[k] ?? 0)}${size === small ? ", smallest that is about as good as the best" : ""}`;
     const choose = () => go(address("/", { n: size }), true);
     parts.push(svg("g", { class: `knot${size === facts.n_groups ? " chosen" : ""}`, role: "button", tabindex: 0, "aria-label": said,
       onclick: choose, onkeydown: (event) => (event.key === "Enter" || event.key === " ") && (event.preventDefault(), choose()) },
@@ -116,7 +116,7 @@ function curve(facts) {
   const here = at < 0 ? `Errors are known at ${sizes.map(count).join(", ")} groups, not at ${count(facts.n_groups)}.`
     : `${count(facts.n_groups)} groups: ${percent(errors[at])} ± ${percent(spread[at] ?? 0)}.`;
   return h("figure", {}, h("div", { class: "scroll" }, svg("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": `Error against number of groups, ${protocol}` }, parts)),
-    h("figcaption", {}, `Error in ${protocol}, in which each fold finds groups without the items that it tests, with one standard error. ${here} `, small ? `The smallest number within one standard error of the best is ${count(small)}.` : "", simple ? ` Simple methods on the same folds${lines.length ? " (dashed)" : ""}: ${simple}.` : "", " A point leads to its number of groups."));
+    h("figcaption", {}, `Error in ${protocol}, in which each fold finds groups without the items that it tests, with one standard error. ${here} `, small ? `The smallest number that is about as good as the best is ${count(small)}.` : "", simple ? ` Simple methods on the same folds${lines.length ? " (dashed)" : ""}: ${simple}.` : "", " A point leads to its number of groups."));
 }
 
 /** Places of the labels of lines: above or below them, at either end, where they cover least of the curve and of each other. */
