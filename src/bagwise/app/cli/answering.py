@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,7 +16,7 @@ import typer
 
 from bagwise._io.atomic import open_atomically
 from bagwise._utils.extras import require
-from bagwise._utils.text import how_many, percent, shortened
+from bagwise._utils.text import how_many, percent, ranges, shortened
 from bagwise.app.cli.options import (
     READ_OPTIONS,
     USE,
@@ -30,6 +31,7 @@ from bagwise.app.cli.options import (
     source_path,
 )
 from bagwise.app.cli.outputs import check_outputs, csv_lines, encodable
+from bagwise.app.cli.printing import fit_last
 from bagwise.app.cli.session import Session
 from bagwise.app.cli.using import STANDARD_STREAM, load_model, tell_of, with_standard_input
 from bagwise.errors import BagwiseError, unknown_name
@@ -44,7 +46,7 @@ Groups = Annotated[int | None, typer.Option("--groups", min=1, help="Another num
 
 _FORMATS = ("table", "csv", "jsonl", "parquet")
 _ENDINGS = {".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet"}
-_COLUMNS = ("id", "class", "score", "runner_up", "margin", "probability")
+_NUMBERS = ("score", "margin", "probability")  # columns
 _NAMED = 3  # items in a note
 _SHOWN = 60  # characters of an id on the terminal
 
@@ -72,6 +74,11 @@ def predict(
     ] = None,
     raw: Raw = False,
     groups: Groups = None,
+    min_probability: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="Give no class where its probability is below this.", metavar="P"),
+    ] = None,
+    show: Annotated[str | None, typer.Option(help="text: show the text of each item, too.", metavar="text")] = None,
     network: Network = None,
     force: Force = False,
     **options: Any,
@@ -92,26 +99,34 @@ def predict(
         check_outputs([out], force)
     chosen, reading = with_classifier(load_model(model, network, source or []), groups), fit_options(options)
     paths, texts = with_standard_input(chosen, source or [], query_text or [], lines, reading)
+    shown = _Shown.of(chosen, show, min_probability)
     counts: Counter[str] = Counter()
+    n_items = 0
     kept: list[dict[str, Any]] = []  # for one JSON object
-    names = _COLUMNS if chosen.n_groups in chosen.calibration else _COLUMNS[:-1]
-    with _writing(kind, out if to_file else None, names, session, raw) as write:
-        for batch in _answers(session, chosen, paths, texts, row, reading):
-            counts.update(answer.predicted for answer in batch)
+    with _writing(kind, out if to_file else None, shown, session, raw) as write:
+        for batch in _answers(session, chosen, paths, texts, row, reading, shown.text):
+            n_items += len(batch)
+            counts.update(answer.predicted for answer in batch if not shown.abstains(answer))
             if session.as_json and not to_file:
-                kept += map(_record, batch)
+                kept += map(shown.record, batch)
             else:
                 write(batch)
     session.progress.clear()
-    n_items = sum(counts.values())
     session.answer(n_items=n_items, n_groups=chosen.n_groups, classes=dict(counts.most_common()))
     if not to_file:
         session.answer(answers=kept)
-        return
-    session.say(f"{how_many(n_items, chosen.modality)} of {how_many(len(counts), 'predicted classes')}")
-    session.table(["items", "class"], [(n, name) for name, n in counts.most_common()])
-    assert out is not None
-    session.wrote(out, "answers")
+    else:
+        session.say(f"{how_many(n_items, chosen.modality)} of {how_many(len(counts), 'predicted classes')}")
+        session.table(["items", "class"], [(n, name) for name, n in counts.most_common()])
+    if min_probability is not None:
+        n_abstained = n_items - sum(counts.values())
+        session.answer(n_abstained=n_abstained)
+        session.say(
+            f"{how_many(n_abstained, chosen.modality)} of {n_items:,} without a class: its probability is below "
+            f"{percent(min_probability)}"
+        )
+    if to_file and out is not None:
+        session.wrote(out, "answers")
 
 
 def _format_of(out: Path | None, given: str | None, *, as_json: bool) -> str:
@@ -135,7 +150,13 @@ def _format_of(out: Path | None, given: str | None, *, as_json: bool) -> str:
 
 
 def _answers(
-    session: Session, model: Any, paths: Sequence[Path], texts: Sequence[str], row: int | None, options: Any
+    session: Session,
+    model: Any,
+    paths: Sequence[Path],
+    texts: Sequence[str],
+    row: int | None,
+    options: Any,
+    with_text: bool,
 ) -> Iterator[list[Any]]:
     """Yield the answers of texts and of the items of sources in batches, and note what could not be read."""
     from bagwise.app.training.answers import Answers, answers_of
@@ -147,12 +168,12 @@ def _answers(
         check_texts(model, texts)
         histograms = model.histograms(list(texts))
         without += [texts[k] for k in (abs(histograms).sum(axis=1) == 0).nonzero()[0]]
-        yield answers_of(model, list(texts), histograms)
+        yield [answer._replace(text=answer.id) for answer in answers_of(model, list(texts), histograms)]
     for path in paths:
         collection = open_items(model, path, options)
         if row is not None:
             collection = row_of(collection, row, path)
-        found = Answers(model, collection, options, session.progress)
+        found = Answers(model, collection, options, session.progress, with_text)
         named = _names_of(path, collection, alone=len(paths) == 1)
         for batch in found:
             yield [answer._replace(id=named(answer.id)) for answer in batch]
@@ -203,58 +224,107 @@ def row_of(collection: Any, row: int, path: Path) -> Any:
     return collection[[row]]
 
 
-def _record(answer: Any) -> dict[str, Any]:
-    """Return an answer by the names of columns; without a probability if there is none."""
-    values = dict(zip(_COLUMNS, answer, strict=True))
-    return values if answer.probability is not None else {k: v for k, v in values.items() if k != "probability"}
+@dataclass(frozen=True)
+class _Shown:
+    """What answers are shown with: a probability if the model has one, `text`, and a class if that is probable."""
+
+    probability: bool
+    text: bool
+    least: float | None  # probability
+
+    @classmethod
+    def of(cls, model: Any, show: str | None, least: float | None) -> _Shown:
+        """Check what is asked for."""
+        from bagwise.app.modalities import MODALITIES
+
+        if show not in (None, "text"):
+            raise unknown_name("--show", show, ("text",))
+        if show is not None and not MODALITIES[model.modality].readable:
+            raise BagwiseError(f"--show text is for texts, but this model takes {model.modality}. Leave it out.")
+        calibrated = model.n_groups in model.calibration
+        if least is not None and not calibrated:
+            sizes = f"It has some for {ranges(model.calibration)} groups, see --groups." if model.calibration else ""
+            raise BagwiseError(
+                "--min-probability needs probabilities, which come from cross-validation, but this model has none with "
+                f"{model.n_groups} groups. {sizes or 'Fit it with --folds 5, or leave --min-probability out.'}"
+            )
+        return cls(calibrated, show is not None, least)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of columns."""
+        likely = ("most_likely",) if self.least is not None else ()
+        others = (*(["probability"] if self.probability else []), *(["text"] if self.text else []))
+        return ("id", "class", *likely, "score", "runner_up", "margin", *others)
+
+    def abstains(self, answer: Any) -> bool:
+        """Whether no class is given, because its probability is too low."""
+        return self.least is not None and answer.probability < self.least
+
+    def record(self, answer: Any) -> dict[str, Any]:
+        """Return an answer by the names of columns."""
+        values = answer._asdict()
+        values["class"] = None if self.abstains(answer) else answer.predicted
+        values["most_likely"] = answer.predicted
+        return {name: values[name] for name in self.names}
+
+    def cells(self, answer: Any) -> list[str]:
+        """Return an answer as cells of a table on the terminal."""
+        cells = self.record(answer)
+        cells |= {name: f"{cells[name]:.3f}" for name in ("score", "margin")}
+        cells |= {"id": shortened(answer.id, _SHOWN)} | ({"text": " ".join(answer.text.split())} if self.text else {})
+        cells |= {"class": "–"} if self.abstains(answer) else {}
+        cells |= {"probability": percent(answer.probability)} if self.probability else {}
+        return list(cells.values())
 
 
 @contextmanager
 def _writing(
-    kind: str, path: Path | None, names: Sequence[str], session: Session, raw: bool
+    kind: str, path: Path | None, shown: _Shown, session: Session, raw: bool
 ) -> Iterator[Callable[[Any], Any]]:
     """Yield a function that takes batches of answers, for a file or for standard output; `raw` as in `csv_lines`."""
     if path is not None:
         with open_atomically(path, private=True) as file:
             if kind == "parquet":
-                with _ParquetRows(file, names) as write:
+                with _ParquetRows(file, shown) as write:
                     yield write
             else:
-                yield _AnswerLines(kind, names, file.write, raw)
+                yield _AnswerLines(kind, shown, file.write, raw)
     elif kind == "table":
         rows: list[list[str]] = []
-        yield lambda batch: rows.extend(_shown(answer)[: len(names)] for answer in batch)
-        session.table(["item", *(name.replace("_", "-") for name in names[1:])], rows)
+        yield lambda batch: rows.extend(map(shown.cells, batch))
+        heads = ["item", *(name.replace("_", "-") for name in shown.names[1:])]
+        session.table(heads, fit_last(heads, rows) if shown.text else rows)
     else:
-        yield _AnswerLines(kind, names, partial(typer.echo, nl=False), raw)
+        yield _AnswerLines(kind, shown, partial(typer.echo, nl=False), raw)
 
 
 class _AnswerLines:
     """Writes answers as lines of CSV or JSON."""
 
-    def __init__(self, kind: str, names: Sequence[str], write: Callable[[bytes], Any], raw: bool) -> None:
-        self._kind, self._names, self._write, self._raw = kind, names, write, raw
+    def __init__(self, kind: str, shown: _Shown, write: Callable[[bytes], Any], raw: bool) -> None:
+        self._kind, self._shown, self._write, self._raw = kind, shown, write, raw
         if kind == "csv":
-            write(csv_lines([names]))
+            write(csv_lines([shown.names]))
 
     def __call__(self, batch: list[Any]) -> None:
+        records = map(self._shown.record, batch)
         if self._kind == "jsonl":
-            self._write("".join(f"{json.dumps(_record(answer))}\n" for answer in batch).encode())
+            self._write("".join(f"{json.dumps(record)}\n" for record in records).encode())
             return
-        rows = (answer[: len(self._names)] for answer in batch)
-        told = ([f"{value:.9g}" if isinstance(value, float) else value for value in row] for row in rows)
+        told = ([f"{v:.9g}" if isinstance(v, float) else v for v in record.values()] for record in records)
         self._write(csv_lines(told, self._raw))
 
 
 class _ParquetRows:
     """Writes batches of answers as row groups of a Parquet file."""
 
-    def __init__(self, file: Any, names: Sequence[str]) -> None:
+    def __init__(self, file: Any, shown: _Shown) -> None:
         self._arrow = require("pyarrow", "app", "Writing Parquet files")
         parquet = require("pyarrow.parquet", "app", "Writing Parquet files")
         text, number = self._arrow.string(), self._arrow.float64()
-        kinds = {name: text if name in ("id", "class", "runner_up") else number for name in names}
-        self._schema = self._arrow.schema(list(kinds.items()))
+        kinds = {name: number if name in _NUMBERS else text for name in shown.names}
+        self._record, self._schema = shown.record, self._arrow.schema(list(kinds.items()))
         self._writer = parquet.ParquetWriter(file, self._schema)
 
     def __enter__(self) -> _ParquetRows:
@@ -264,13 +334,6 @@ class _ParquetRows:
         self._writer.close()
 
     def __call__(self, batch: list[Any]) -> None:
-        columns = zip(*(answer[: len(self._schema.names)] for answer in batch), strict=True)
+        columns = zip(*(self._record(answer).values() for answer in batch), strict=True)
         encoded = [[encodable(value) if isinstance(value, str) else value for value in column] for column in columns]
         self._writer.write_table(self._arrow.table(encoded, schema=self._schema))
-
-
-def _shown(answer: Any) -> list[str]:
-    """Return an answer as cells of a table on the terminal."""
-    numbers = [f"{answer.score:.3f}", answer.runner_up, f"{answer.margin:.3f}"]
-    probability = "" if answer.probability is None else percent(answer.probability)
-    return [shortened(answer.id, _SHOWN), answer.predicted, *numbers, probability]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from bagwise._utils.text import escape_character
+from bagwise._utils.text import escape_character, shortened
 from bagwise.app.declaring import options_of
 from bagwise.app.options import FitOptions
 from bagwise.errors import BagwiseError, OptionError
@@ -21,12 +21,14 @@ from bagwise.errors import BagwiseError, OptionError
 __all__ = [
     "ConsoleProgress",
     "command_line",
+    "fit_last",
     "make_table",
     "message_of",
     "plain_lines",
     "printable",
 ]
 
+_WIDTH, _LEAST = 100, 24  # of lines without a terminal, and of their last column
 _NUMBER = re.compile(r"[-+<>]?[\d,]*\.?\d*( %)?( ± \d+\.?\d*)?")
 # Categories of characters that could move the cursor, change the direction of text, or are not valid UTF-8.
 _UNSAFE = frozenset(["Cc", "Cf", "Cs", "Zl", "Zp"])
@@ -69,6 +71,18 @@ def make_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> Any:
     for row in cells:
         table.add_row(*map(Text, row))
     return table
+
+
+def fit_last(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Shorten the cells of the last column, so that a table is as wide as the terminal, or as `_WIDTH` without one.
+
+    >>> fit_last(["id", "text"], [["a" * 70, "b" * 70]])[0][1]
+    'bbbbbbbbbbbbbbbbbbbbbbbbbbb…'
+    """
+    width = shutil.get_terminal_size((_WIDTH, 24)).columns
+    others = [max(map(len, column)) + 2 for column in zip(heads, *rows, strict=True) if any(column[1:])][:-1]
+    most = max(width - sum(others), _LEAST)
+    return [[*row[:-1], shortened(row[-1], most)] for row in rows]
 
 
 def plain_lines(table: Any) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -33,7 +33,7 @@ from bagwise.app.cli.options import (
     source_path,
 )
 from bagwise.app.cli.outputs import check_outputs, check_page, name_of_source, output_file
-from bagwise.app.cli.printing import printable
+from bagwise.app.cli.printing import fit_last, printable
 from bagwise.app.cli.session import Session
 from bagwise.app.cli.using import (
     check_map_method,
@@ -364,15 +364,19 @@ def search(
     opened.wanted(by)
     chosen = fit_options(options)
     paths, texts = with_standard_input(opened.model, query or [], query_text or [], lines, chosen)
-    items, answers = IndexedItems(opened, source), []
+    items, answers = IndexedItems(opened, source), list[_Answer]()
+    words: Sequence[float | None] | None
+    snippets = _Snippets(session, items)
     with connected(scheduler, workers) as client:
         searched = opened if client is None else opened.searched_by(client, index, session.progress)
         asked = _queries(session, opened, paths, texts, row, chosen)
-        for name, shown, hits, weight in _found(asked, searched, k + _SPARE, by):
+        for name, shown, histogram, hits, weight in _found(asked, searched, k + _SPARE, by):
             itself = [] if isinstance(shown, str) else items.of_query(shown, hits)
             hits = [hit for hit in hits if keep_query or hit.id not in itself][:k]
-            answers.append(_Answer(name, shown, hits, weight, itself))
-            _tell(session, answers[-1], _how(opened, by, weight), keep_query)
+            words = opened.similarity_by_words(histogram, hits, by=by) if hits else ()
+            words = [None] * len(hits) if words is None else words
+            answers.append(_Answer(name, shown, hits, weight, itself, words, snippets(hits)))
+            _tell(session, answers[-1], _how(opened, by, weight), keep_query, by_words=opened.wanted(by) != "words")
     session.answer(
         index=str(index),
         by=by or opened.by,
@@ -382,7 +386,10 @@ def search(
                 "query": one.name,
                 "class_weight": one.weight,
                 "in_index": one.itself,
-                "hits": [hit._asdict() for hit in one.hits],
+                "hits": [
+                    hit._asdict() | {"similarity_by_words": words, "snippet": snippet}
+                    for hit, words, snippet in zip(one.hits, one.words, one.snippets, strict=True)
+                ],
             }
             for one in answers
         ],
@@ -394,8 +401,8 @@ def search(
 
 def _found(
     queries: Iterator[tuple[list[str], list[Any], Any]], opened: Any, k: int, by: str | None
-) -> Iterator[tuple[str, Any, list[Any], float | None]]:
-    """Yield the name of each query, the item, what was found, and the weight of classes; None without words.
+) -> Iterator[tuple[str, Any, Any, list[Any], float | None]]:
+    """Yield the name of each query, the item, its words, what was found, and the weight of classes; None without words.
 
     All items are equally similar to an empty histogram.
     """
@@ -411,18 +418,24 @@ def _found(
                 known, opened.search(rows, k, by=by), opened.class_weights(rows, by=by).tolist(), strict=True
             ):
                 hits[number], weights[number] = own, weight
-        yield from zip(names, shown, hits, weights, strict=True)
+        each = [histograms[[number]] for number in range(len(names))]
+        yield from zip(names, shown, each, hits, weights, strict=True)
 
 
-def _tell(session: Session, answer: _Answer, how: str, keep_query: bool) -> None:
-    """Print what was found for a query."""
+def _tell(session: Session, answer: _Answer, how: str, keep_query: bool, by_words: bool) -> None:
+    """Print what was found for a query; `by_words`: with the similarity by words beside the score."""
     name, hits = shortened(answer.name, _SHOWN_QUERY), answer.hits
     if answer.weight is None:
         session.note(f"{name} has no words of the vocabulary, so there are no results.")
     session.say(f"{printable(name)}, compared by {how}:")
-    labelled = any(hit.label is not None for hit in hits)
-    rows = [[f"{hit.score:.4f}", *([hit.label or ""] if labelled else []), hit.id] for hit in hits]
-    session.table(["score", *(["class"] if labelled else []), "item"], rows)
+    columns = {"score": [f"{hit.score:.4f}" for hit in hits]}
+    if by_words:
+        columns["by words"] = ["" if one is None else f"{one:.4f}" for one in answer.words]
+    columns |= {"class": [hit.label or "" for hit in hits], "item": [hit.id for hit in hits]}
+    columns["beginning"] = [one or "" for one in answer.snippets]
+    filled = {head: cells for head, cells in columns.items() if any(cells) or head in ("score", "item")}
+    rows = list(zip(*filled.values(), strict=True))
+    session.table(list(filled), fit_last(list(filled), rows) if "beginning" in filled else rows)
     if answer.itself:
         ids = ", ".join(printable(shortened(id, _SHOWN_QUERY)) for id in answer.itself)
         left_out = "" if keep_query else "; it is left out (--keep-query shows it)"
@@ -430,13 +443,37 @@ def _tell(session: Session, answer: _Answer, how: str, keep_query: bool) -> None
 
 
 class _Answer(NamedTuple):
-    """The name of a query, the item or text itself, what was found, and the ids that the query has in the index."""
+    """The name of a query, the item or text itself, what was found, and the ids that the query has in the index.
+
+    `words` and `snippets` have the similarity by words and the beginning of each item that was found, if known.
+    """
 
     name: str
     query: Any
     hits: list[Any]
     weight: float | None
     itself: list[str]
+    words: Sequence[float | None]
+    snippets: list[str | None]
+
+
+class _Snippets:
+    """Returns the beginnings of items that were found; where they cannot be read, a note says so once."""
+
+    def __init__(self, session: Session, items: Any) -> None:
+        self._session, self._items = session, items
+        self._readable = items.exist
+        if items.path is not None and not items.exist and not isinstance(items.path, Url):
+            session.note(f"{items.path} does not exist any more; --source says where the items are now.")
+
+    def __call__(self, hits: list[Any]) -> list[str | None]:
+        try:
+            if self._readable:
+                return self._items.snippets([hit.id for hit in hits])
+        except BagwiseError as error:
+            self._readable = False
+            self._session.note(f"Results are shown without their beginnings: {error}")
+        return [None] * len(hits)
 
 
 def _how(opened: Any, by: str | None, weight: float | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -483,6 +483,47 @@ class ItemIndex:
         if wanted != "both" or not isinstance(self.blend, ClassBlend):
             return np.full(np.shape(histograms)[0], float(wanted == "classes"))
         return self.blend.class_weights(self.index, *self.blended_parts(histograms))
+
+    def similarity_by_words(
+        self, histograms: Any, found: Sequence[Found], *, by: str | None = None
+    ) -> list[float] | None:
+        """Return how similar items are to a query by words alone, whatever else they were found by.
+
+        Parameters
+        ----------
+        histograms : CSR array or ndarray of shape (1, n_cells * d)
+            Counts of the words of the query.
+        found : sequence of Found
+            What `search` found for it, with the same `by`.
+
+        Returns
+        -------
+        similarities : list of float, or None
+            None if the index does not hold words, or compares them by a distance.
+
+        Examples
+        --------
+        >>> from bagwise.sources import Collection
+        >>> from bagwise.app import ItemIndex, fit_model
+        >>> rows = Collection.from_matrix(np.array([[4, 1, 0], [1, 0, 5]]), ["a", "b"], [("cat",), ("dog",)])
+        >>> model = fit_model(rows, n_groups=2, folds=0)
+        >>> index, query = ItemIndex.build(model, rows, model.histograms(rows)), [[4.0, 0.0, 0.0]]
+        >>> [round(one, 3) for one in index.similarity_by_words(query, index.search(query)[0])]
+        [0.894, 0.408]
+        """
+        wanted = self.wanted(by)
+        if wanted == "words":
+            return [one.score for one in found] if self.index.larger_is_nearer else None
+        if self.by != "both" or self.blend is None:
+            return None
+        words, second = self.blended_parts(histograms)
+        alone = self.blend.query_rows if isinstance(self.blend, GroupBlend) else self.blend.rows_alone
+        terms = self.index.contributions(alone(words, second, "words"), [self._numbers[one.id] for one in found])
+        return np.clip(terms.sum(axis=1), 0, 1).ravel().tolist()
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {id: number for number, id in enumerate(self.ids)}
 
     def wanted(self, by: str | None) -> str:
         """Return what to compare by; raise an error if the index has no items, or no features for it."""

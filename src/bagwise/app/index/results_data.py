@@ -82,6 +82,29 @@ class IndexedItems:
             for item in open_items(self.index.model, self.path, FitOptions.from_mapping(self.index.reading))
         }
 
+    def snippets(self, ids: Sequence[str]) -> list[str | None]:
+        """Return the beginnings of some items, see `Modality.snippet`; None where there is nothing to be read."""
+        model = self.index.model
+        modality = MODALITIES[model.modality]
+        if modality.pictured or not self.exist:
+            return [None] * len(ids)
+        found = []
+        for id in ids:
+            item = self._file(id, modality) or self.by_id.get(id)
+            try:
+                found.append(None if item is None else modality.snippet(item, model.word_names))
+            except ItemError:  # deleted or changed since it was indexed
+                found.append(None)
+        return found
+
+    def _file(self, id: str, modality: Modality) -> Item | None:
+        """Return an item that is a file of its own, without listing its folder; None if it is not known to be one."""
+        if self.collection is not None or not modality.readable or not isinstance(self.path, Path):
+            return None
+        if Path(id).is_absolute() or ".." in Path(id).parts or not (self.path / id).is_file():
+            return None
+        return Item(id, FileContent(str(self.path / id)), modality.decoder(self.index.model))
+
     def of_query(self, query: Item, hits: Iterable[Found]) -> list[str]:
         """Return the ids of those hits that are the query itself: the same file or record, or the same content.
 

@@ -211,6 +211,13 @@ class Modality:
         """Return a picture, in colour, as a JPEG file or None, and the excerpt of a text or None."""
         return None, None
 
+    def snippet(self, item: Item, names: Sequence[str] | None) -> str | None:
+        """Return the beginning of what an item holds, in a line; None where its name is all that a line can show.
+
+        `names` are those of words.
+        """
+        return None
+
     # Files
 
     def graph_facts(self, model: Model) -> dict[str, Any]:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Column", "TableModality", "TableVectorizer"]
 
+_SNIPPET = 8  # columns
+
 
 class Column(NamedTuple):
     """A column of a table, its value, and its part of the score."""
@@ -100,6 +102,12 @@ class TableModality(Modality):
     def same(self, one: Item, other: Item) -> bool:
         """Whether two rows have the same values."""
         return np.array_equal(values_of(one), values_of(other))
+
+    def snippet(self, item: Item, names: Sequence[str] | None) -> str | None:
+        """Return the values of the first columns."""
+        values = values_of(item)
+        some = [f"{f'x{k}' if names is None else names[k]} {value:g}" for k, value in enumerate(values[:_SNIPPET])]
+        return ", ".join([*some, *(["…"] if len(values) > _SNIPPET else [])])
 
     def graph_facts(self, model: Model) -> dict[str, Any]:
         """Return the names of columns."""

@@ -207,6 +207,10 @@ class TextModality(Modality):
         """Return the beginning of the text."""
         return None, excerpt_of(item.load())
 
+    def snippet(self, item: Item, names: Sequence[str] | None) -> str | None:
+        """Return the beginning of the text."""
+        return excerpt_of(item.load())
+
     def graph_facts(self, model: Model) -> dict[str, Any]:
         """Return the tokenizer, and the vocabulary if words have names."""
         tokenizer = {**_DEFAULTS, **model.tokenizer}

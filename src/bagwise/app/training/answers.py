@@ -24,7 +24,8 @@ _BATCH_SIZE = 256  # items whose histograms are held at a time
 class Answer(NamedTuple):
     """The predicted class of an item, with its score, and the class with the second highest score.
 
-    `margin` is the difference of both scores, `probability` the calibrated one of the class if the model has such.
+    `margin` is the difference of both scores, `probability` the calibrated one of the class if the model has such,
+    `text` that of the item if it is asked for.
     """
 
     id: str
@@ -33,6 +34,7 @@ class Answer(NamedTuple):
     runner_up: str
     margin: float
     probability: float | None = None
+    text: str | None = None
 
 
 def with_classifier(model: Model, n_groups: int | None = None) -> Model:
@@ -86,6 +88,8 @@ class Answers:
     ----------
     skipped : list of Skipped
         Items so far that could not be read.
+    with_text : bool
+        Whether answers have the texts of their items.
     without_words : list of str
         Ids of items so far that have no word of the vocabulary: their answers are those of an empty item.
     n_seen, n_compared : int
@@ -96,6 +100,7 @@ class Answers:
     collection: Collection
     options: Any = None
     progress: Any = None
+    with_text: bool = False
     skipped: list[Skipped] = field(default_factory=list)
     without_words: list[str] = field(default_factory=list)
     n_seen: int = 0
@@ -126,6 +131,10 @@ class Answers:
                 seen, compared, _ = compare_hashes(self.model, found.matrix)
                 self.n_seen += int(seen.sum())
                 self.n_compared += int(compared.sum())
-            yield answers_of(self.model, ids, found.matrix)
+            answers = answers_of(self.model, ids, found.matrix)
+            if self.with_text:
+                texts = [item.load() for item in batch[found.kept]]
+                answers = [answer._replace(text=text) for answer, text in zip(answers, texts, strict=True)]
+            yield answers
         if len(self.skipped) == n_items:
             raise NothingReadError(self.skipped, self.collection.source)
