@@ -15,7 +15,7 @@ from bagwise import Hierarchy, Model
 from bagwise.app.model import Head
 from bagwise.descriptors import ColorCells, DenseSIFT
 from commands import bagwise, process
-from small_sources import write_records, write_table
+from small_sources import write_table, write_text_folder
 
 # Prints the loaded modules at the end of a command.
 TELL = """
@@ -35,11 +35,11 @@ SLOW = {"sklearn", "pandas", "numba", "scipy.stats", "scipy.special", "cv2", "PI
 def made(tmp_path_factory):
     """A model and an index of texts, and of a table."""
     folder = tmp_path_factory.mktemp("startup")
-    write_records(folder / "texts.csv")
+    write_text_folder(folder / "texts")
     write_table(folder / "counts.csv")
-    for name, more in (("texts", ["--stop-words", "english"]), ("counts", [])):
-        out = folder / f"{name}.bagwise"
-        bagwise("fit", folder / f"{name}.csv", "--folds", 0, "--groups", 4, "--no-page", "--out", out, *more)
+    for name, more in (("texts", ["--stop-words", "english"]), ("counts.csv", [])):
+        out = folder / f"{name.removesuffix('.csv')}.bagwise"
+        bagwise("fit", folder / name, "--folds", 0, "--groups", 4, "--no-page", "--out", out, *more)
     return folder
 
 

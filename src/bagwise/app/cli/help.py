@@ -11,7 +11,7 @@ from typer.core import TyperCommand, TyperGroup
 from bagwise.app.cli.session import EXIT_CODES
 from bagwise.app.declaring import MODEL, OUTPUT, RUN, SOURCE
 
-__all__ = ["Command", "Program", "help_all"]
+__all__ = ["Command", "Program"]
 
 _ALL = "bagwise.all_options"
 _GROUP = 8  # columns for the name of a group of commands
@@ -19,19 +19,24 @@ _SHORT = ("Arguments", "Options")  # sections of the short help
 _SECTIONS = (*_SHORT, MODEL, SOURCE, OUTPUT, RUN)
 
 
-def help_all(ctx: typer.Context, asked: bool) -> None:
-    """Print the help with all options and end, if that is asked for."""
-    if asked:
-        ctx.meta[_ALL] = True
-        typer.echo(ctx.get_help())
-        raise typer.Exit
-
-
 class Command(TyperCommand):
-    """A command whose options in sections of their own are listed by ``--help-all`` alone."""
+    """A command whose options in sections of their own are listed by ``--help all`` alone."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """Return the option that prints the help, which says what may follow it."""
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.help = "Show this message, or all options, and exit."
+        return option
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
         """Parse arguments; raise an error for ``--text`` that is given twice, of which one would be dropped."""
+        names = ctx.help_option_names
+        for place, arg in enumerate(args[:-1]):
+            if arg in names and args[place + 1] == "all":
+                ctx.meta[_ALL] = True
+                args = [*args[: place + 1], *args[place + 2 :]]
+                break
         *_, given = self.make_parser(ctx).parse_args(list(args))
         if sum(param.name == "text" for param in given) > 1:
             message = "--text is given twice. Several columns, which are joined, have commas between them: --text a,b"
@@ -43,6 +48,8 @@ class Command(TyperCommand):
         sections: dict[str, list[tuple[str, str]]] = {name: [] for name in _SECTIONS}
         for param in self.get_params(ctx):
             shown = param.get_help_record(ctx)
+            if shown is not None and param.name == "help":
+                shown = (f"{shown[0]} [all]", shown[1])
             if shown is not None:
                 name = "Arguments" if param.param_type_name == "argument" else "Options"
                 sections.setdefault(getattr(param, "rich_help_panel", None) or name, []).append(shown)
@@ -54,7 +61,7 @@ class Command(TyperCommand):
         n_more = sum(map(len, sections.values())) - sum(map(len, listed.values()))
         if n_more:
             formatter.write_paragraph()
-            formatter.write_text(f"{ctx.command_path} --help-all lists {n_more} more options.")
+            formatter.write_text(f"{ctx.command_path} --help all lists {n_more} more options.")
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Write the exit codes below all options."""
@@ -79,6 +86,6 @@ class Program(TyperGroup):
                 rows.append((first, f"{name:<{width}}{said}"))
         formatter.write_dl(rows)
         formatter.write_paragraph()
-        formatter.write_text("COMMAND --help explains a command, --help-all lists all of its options.")
+        formatter.write_text("COMMAND --help explains a command, --help all lists all of its options.")
         names = ", ".join(max(param.opts, key=len) for param in self.get_params(ctx))
         formatter.write_text(f"Options: {names}.")

@@ -11,7 +11,6 @@ import typer
 
 from bagwise._utils.extras import require
 from bagwise._utils.text import duration, how_many, percent
-from bagwise.app.cli.measuring import measures_of, say_measures, say_pairs
 from bagwise.app.cli.options import (
     FIT_OPTIONS,
     LOOK,
@@ -41,7 +40,6 @@ from bagwise.app.cli.printing import command_line, printable
 from bagwise.app.cli.session import Session
 from bagwise.app.cli.using import check_items, check_map_method, with_map
 from bagwise.app.declaring import OUTPUT
-from bagwise.app.report.data import ConfusionMatrix
 from bagwise.descriptors.registry import split_names
 from bagwise.errors import BagwiseError, unknown_name
 
@@ -335,6 +333,9 @@ def say_fit(session: Session, fitted: Any, n_items: int) -> None:
 
 def _print_errors(session: Session, fitted: Any, evaluation: Any) -> None:
     """Print the errors at each number of groups."""
+    from bagwise.app.cli.measuring import measures_of
+    from bagwise.app.report.data import ConfusionMatrix
+
     model, path = fitted.model, fitted.model.path
     heads, columns_of = ["groups"], []
     if path is not None:
@@ -359,6 +360,9 @@ def _print_errors(session: Session, fitted: Any, evaluation: Any) -> None:
 
 def _print_classes(session: Session, fitted: Any, evaluation: Any) -> None:
     """Print how well the model tells classes apart: held-out items, or those of the test without cross-validation."""
+    from bagwise.app.cli.measuring import measures_of, say_measures, say_pairs
+    from bagwise.app.report.data import ConfusionMatrix
+
     model = fitted.model
     if fitted.held_out is not None:
         matrix = ConfusionMatrix(model.classes, fitted.confusion(model.n_groups), model.path.protocol)

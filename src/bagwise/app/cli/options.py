@@ -13,7 +13,6 @@ import typer
 from typer.models import OptionInfo
 
 from bagwise._io.storage import Url, as_place
-from bagwise.app.cli.help import help_all
 from bagwise.app.cli.session import session
 from bagwise.app.declaring import OUTPUT, RUN, SOURCE, meaning_of, options_of
 from bagwise.app.options import FitOptions, read_config
@@ -150,12 +149,6 @@ READ_OPTIONS: Options = {
 PARTED_OPTIONS: Options = {**READ_OPTIONS, "partition": FIT_OPTIONS["partition"]}
 
 _COMMON: Options = {
-    "help_all": (
-        Annotated[
-            bool, typer.Option("--help-all", is_eager=True, callback=help_all, help="Show all options and exit.")
-        ],
-        False,
-    ),
     "quiet": _option(bool, RUN, "No progress, no notes.", "--quiet", "-q"),
     "as_json": _option(bool, RUN, "Print one JSON object and nothing else.", "--json"),
     "log_file": _option(Path, RUN, "Append a log of steps, notes and errors to this file.", metavar="FILE"),
@@ -207,7 +200,6 @@ def command(panel: str, also: Options | None = None) -> Callable[[Callable[..., 
         @functools.wraps(function)
         def run(**given: Any) -> None:
             common = {name: given.pop(name) for name in _COMMON}
-            del common["help_all"]
             names = {p.name: option_name(p.name, p.annotation) for p in keyword_only} | OPTION_NAMES
             with session(function.__name__, names, **common) as current:
                 function(current, **given)

@@ -462,8 +462,8 @@ class _Snippets:
 
     def __init__(self, session: Session, items: Any) -> None:
         self._session, self._items = session, items
-        self._readable = items.exist
-        if items.path is not None and not items.exist and not isinstance(items.path, Url):
+        self._readable = items.exist and items.shows_more
+        if items.shows_more and items.path is not None and not items.exist and not isinstance(items.path, Url):
             session.note(f"{items.path} does not exist any more; --source says where the items are now.")
 
     def __call__(self, hits: list[Any]) -> list[str | None]:

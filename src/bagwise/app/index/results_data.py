@@ -82,13 +82,17 @@ class IndexedItems:
             for item in open_items(self.index.model, self.path, FitOptions.from_mapping(self.index.reading))
         }
 
+    @property
+    def shows_more(self) -> bool:
+        """Whether a line can show more of an item than its name, see `Modality.snippet`."""
+        return not MODALITIES[self.index.model.modality].pictured
+
     def snippets(self, ids: Sequence[str]) -> list[str | None]:
         """Return the beginnings of some items, see `Modality.snippet`; None where there is nothing to be read."""
-        model = self.index.model
+        model, found = self.index.model, list[str | None]()
         modality = MODALITIES[model.modality]
-        if modality.pictured or not self.exist:
+        if not self.shows_more or not self.exist:
             return [None] * len(ids)
-        found = []
         for id in ids:
             item = self._file(id, modality) or self.by_id.get(id)
             try:
