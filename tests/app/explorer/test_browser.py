@@ -21,6 +21,7 @@ def test_every_page_fits_its_window_and_is_accessible(visit, width, scheme):
         "/groups?n=5&group=1": ".one .wordlist",
         "/items": ".grid .item",
         "/items?item=0": ".strip .item",
+        "/between?n=2&first=0&second=1": ".mirror",
         "/search": "#query",
     }.items():
         page.goto(urljoin(page.url, path))
@@ -51,16 +52,30 @@ def test_the_slider_recuts_the_model(visit, space):
     expect(page.locator("main h2").first).to_have_text(f"{space.model.n_groups} groups")
 
 
-def test_the_confusion_matrix_leads_to_items_and_back(visit):
+def test_the_confusion_matrix_leads_to_two_classes_and_their_items(visit):
     page = visit("/?n=2")
-    cells = page.locator(".heat td:not(.same) a")
-    times = int(cells.first.inner_text())
-    cells.first.click()
+    cell = page.locator(".heat td:not(.same) a").filter(has_text=re.compile(r"\d")).first
+    times = int(cell.inner_text())
+    cell.click()
+    page.wait_for_url("**/between?**")
+    rows = page.locator(".mirror tbody tr:has(input)")
+    expect(rows).to_have_count(2)
+    expect(page.locator(".strip .wrong").first).to_be_visible()
+    marked = page.locator(".strip mark")
+    expect(marked).to_have_count(0)
+    rows.first.hover()
+    expect(marked.first).to_be_visible()
+    page.hover("h1")
+    expect(marked).to_have_count(0)
+    rows.first.get_by_role("checkbox").uncheck()
+    page.wait_for_url("**without=**")
+    expect(page.locator("main [role=status]").first).to_contain_text("Without the words of 1 group: error")
+    page.click("text=All groups again")
+    page.wait_for_url(lambda url: "without" not in url)
+    page.locator("main .lead a").first.click()
     page.wait_for_selector(".gridbox")
-    expect(page.locator(".grid .item")).to_have_count(times)
     expect(page.locator(".grid .wrong")).to_have_count(times)
     page.locator(".grid .item").first.click()
-    page.wait_for_selector(".why")
     page.wait_for_selector(".strip .item")
     page.click("text=Back to the items")
     page.wait_for_selector(".gridbox")

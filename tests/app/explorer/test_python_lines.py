@@ -102,6 +102,15 @@ def test_an_item_with_a_hostile_name(opened):
         assert names["term"].name in by.group_names()
 
 
+@pytest.mark.parametrize("without", ["", "&without=1,3"])
+def test_two_classes(opened, without):
+    names = run(answer_of(opened, f"/api/python/between?n=5&first=0&second=2{without}")["lines"])
+    told = answer_of(opened, f"/api/between?n=5&first=0&second=2{without}")
+    shown = {row["number"]: row["apart"] for row in told["groups"]["rows"]}
+    np.testing.assert_allclose(names["apart"], [shown[k] for k in range(5)], atol=1e-5)
+    assert names["scored"].measured.error == pytest.approx(told["after"]["error"])
+
+
 @pytest.mark.parametrize("query", ["", "&by=words", "&by=groups", "&by=groups&metric=chi2"])
 def test_a_search(opened, query):
     names = run(answer_of(opened, f"/api/python/search?n=5&like=3&k=6{query}")["lines"])

@@ -112,16 +112,17 @@ def item_weights(scores):
     return 1 / (counts[told] + 0.1 * counts.mean())
 
 
-def slow_scores(fit, labels, n, train, test):
+def slow_scores(fit, labels, n, train, test, without=()):
     """Train on some items by scikit-learn, and score others; of n groups some may have no words."""
     model, words = fit.model, dense_words(fit)
     d = len(labels)
-    cells = [words[:, k * d : (k + 1) * d] @ np.eye(n)[labels] for k in range(model.layout.n_cells)]
+    kept = ~np.isin(np.arange(d), without)[:, None]
+    cells = [words[:, k * d : (k + 1) * d] @ (kept * np.eye(n)[labels]) for k in range(model.layout.n_cells)]
     Z, y = np.hstack(cells), fit.codes
     svm = LinearSVC(C=model.options["C"], random_state=model.options["random_state"], max_iter=3000)
     if model.options["criterion"] != "classifier":
         if "l1" in model.normalize:
-            Z = Z / Z.sum(axis=1, keepdims=True)
+            Z = Z / np.maximum(Z.sum(axis=1, keepdims=True), 1e-300)
         Z = np.sqrt(Z) if "power" in model.normalize else Z
         fitted = (make_pipeline(StandardScaler(), svm) if model.column_shift is not None else svm).fit(
             Z[train], y[train]
@@ -182,6 +183,33 @@ def test_edited_groups_have_the_errors_of_scikit_learn(fit):
         both_sides(slow_scores(fit, edited.lookup, n - 1, everything, everything)),
         atol=1e-3,
     )
+
+
+def test_without_words_folds_fit_classifiers_to_what_is_left(fit):
+    steering, model, n = steering_of(fit), fit.model, fit.model.n_groups
+    without = np.flatnonzero(model.lookup == 0)
+    scores = np.zeros((len(fit.codes), len(model.classes)))
+    for fold in fit.folds:
+        train = np.setdiff1d(np.arange(len(fit.codes)), fold.test)
+        labels = fold.learned.hierarchy.cut(n)
+        scores[fold.test] = both_sides(slow_scores(fit, labels, n, train, fold.test, without))
+    np.testing.assert_allclose(steering.scores(model, without), scores, rtol=2e-3, atol=2e-3)
+    steered = steering.measure(model, without)
+    errors = [(scores[fold.test].argmax(axis=1) != fit.codes[fold.test]).mean() for fold in fit.folds]
+    assert steered.error == pytest.approx(np.mean(errors))
+    assert np.abs(steering.scores(model) - scores).max() > 0.01  # with them
+
+
+def test_contributions_of_held_out_answers_add_up(fit):
+    steering, items = steering_of(fit), np.arange(len(fit.codes))[::2]
+    edited = fit.model.apply([{"edit": "join", "n_groups": fit.model.n_groups, "groups": [0, 1]}])
+    for model in (fit.model, fit.model.cut(2), edited):
+        added, scores = steering.contributions(model, items, 0, 1), steering.scores(model)[items]
+        assert added.shape == (len(items), model.n_groups)
+        rest = scores[:, 0] - scores[:, 1] - added.sum(axis=1)
+        for fold, (_, _, head) in enumerate(steering.measure(model).models):
+            intercept = float(head.intercept[0] - head.intercept[1])
+            np.testing.assert_allclose(rest[steering.folds.of_item[items] == fold], intercept, atol=1e-5)
 
 
 def test_unedited_groups_have_the_errors_and_answers_of_the_fit(fit):
@@ -348,7 +376,7 @@ def test_errors_of_edits_do_not_depend_on_the_room_for_classifiers(fit, monkeypa
 def test_threads_measure_the_same_groups_once(text_fit, monkeypatch):
     steering, calls = steering_of(text_fit), []
     measure = steering._measure
-    monkeypatch.setattr(steering, "_measure", lambda model: calls.append(model) or measure(model))
+    monkeypatch.setattr(steering, "_measure", lambda model, without: calls.append(model) or measure(model, without))
     edited = text_fit.model.apply([{"edit": "join", "n_groups": 6, "groups": [0, 1]}])
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: steering.measure(edited), range(4)))

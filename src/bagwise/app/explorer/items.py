@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from bagwise.app.explorer.item_maps import MapOfItems
 from bagwise.app.index.index_words import CountedWords, IndexedWords
+from bagwise.app.index.item_scores import ItemScores, score_items, separate_classes
 from bagwise.app.index.results_data import IndexedItems
 from bagwise.app.modalities import MODALITIES
 from bagwise.app.modalities.vectorizers import WordSample
@@ -135,6 +136,18 @@ class Items:
         found = self.index.steering(self.words)
         assert found is not None
         return found
+
+    def scores(self, model: Model, without: Sequence[int] = ()) -> ItemScores:
+        """Return the scores of a cut by models that have not seen the items; see `score_items`."""
+        return score_items(self.index, model, without=without, **self._known, seen=self.seen)
+
+    def separate(self, model: Model, first: int, second: int, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return what each group adds to the score of one class less that of another; see `separate_classes`."""
+        return separate_classes(self.index, model, first, second, numbers, **self._known)
+
+    @property
+    def _known(self) -> dict[str, Any]:
+        return {"words": self.words, "steering": None if self.folds is None else self.steering}
 
     def answered_by(self, model: Model, number: int) -> Model | None:
         """Return the model of the fold that gave the held-out answer for an item; see `ItemIndex.answered_by`."""

@@ -5,7 +5,7 @@ Names and texts of users are written by `repr`, so that they are string literals
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bagwise.app.modalities import MODALITIES
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Lines",
+    "between_lines",
     "cluster_lines",
     "compare_lines",
     "group_lines",
@@ -81,8 +82,9 @@ class Lines:
         return self
 
     def __str__(self) -> str:
+        plain = ["import numpy as np"] if any("np." in line for line in self._lines) else []
         imports = [f"from {name} import {', '.join(sorted(what))}" for name, what in sorted(self._imports.items())]
-        return "\n".join([*imports, "", *self._lines])
+        return "\n".join([*plain, *imports, "", *self._lines])
 
     @property
     def stored(self) -> bool:
@@ -363,6 +365,35 @@ def item_lines(space: Workspace, n: int | None, number: int, label: int | None, 
     lines.add(f"why = index.explain({number}, {at}, content=item)" if lines.stored else "why = model.explain(item)")
     lines.add(f"for term in why.groups({', '.join(named)}):", "    print(term.name, term.contribution)")
     return str(lines.add("change = why.changes()"))
+
+
+def between_lines(space: Workspace, n: int | None, first: int, second: int, without: Sequence[int]) -> str:
+    """What groups add to the score of one class less that of another, and the error without some of them."""
+    lines = Lines(space, n)
+    lines.use("bagwise.app.index.item_scores", "score_items", "separate_classes")
+    if lines.stored:
+        lines.add(f"words = {lines.words}")
+    else:
+        lines.items().use("bagwise.app", "ItemIndex").use("bagwise.app.index.index_words", "CountedWords")
+        lines.use("bagwise.app.training.seen", "seen_items").add(
+            "histograms = model.histograms(items)",
+            f"index = ItemIndex.build({lines.uncut}, items, histograms, answered=False)",
+            "words, seen = CountedWords(index.model, histograms), seen_items(model, items, histograms)",
+        )
+    scored = f"score_items(index, model, words=words{'' if lines.stored else ', seen=seen'}"
+    lines.add(f"scored = {scored})")
+    classes = f"{first:d}, {second:d}"
+    lines.add(
+        f"of_both = np.isin(scored.codes, ({classes}))",
+        "numbers = np.flatnonzero(of_both & scored.fair if (of_both & scored.fair).any() else of_both)",
+        f"added = separate_classes(index, model, {classes}, numbers, words=words)",
+        f"of_first = scored.codes[numbers] == {first:d}",
+        "apart = added[of_first].mean(axis=0) - added[~of_first].mean(axis=0)",
+    )
+    if without:
+        lines.add(f"without = np.flatnonzero(np.isin(model.lookup, {list(without)!r}))")
+        lines.add(f"scored = {scored}, without=without)")
+    return str(lines.add("print(apart, scored.measured)"))
 
 
 def cluster_lines(space: Workspace) -> str:

@@ -23,6 +23,7 @@ __all__ = [
     "maybe_number",
     "needed_number",
     "number_or",
+    "numbers_of",
     "reading",
     "safe",
     "size_of",
@@ -110,6 +111,17 @@ def needed_number(query: QueryParams, name: str) -> int:
     if given is None:
         raise BagwiseError(f"The address needs a number for {name}.")
     return given
+
+
+def numbers_of(query: QueryParams, name: str) -> list[int]:
+    """Return several numbers of the address, such as "3,7"; none if there are none."""
+    text = query.get(name, "")
+    parts = text.split(",") if text else []
+    if len(parts) > MOST_ROWS or not all(
+        part.isascii() and part.isdecimal() and len(part) <= _DIGITS for part in parts
+    ):
+        raise BagwiseError(f"{name} must be whole numbers with commas between them, got {text!r:.40}.")
+    return list(dict.fromkeys(map(int, parts)))
 
 
 def size_of(query: QueryParams) -> int | None:

@@ -15,7 +15,7 @@ from bagwise.app.explorer.items import CutItems, Items
 from bagwise.app.model import Model
 from bagwise.app.model.compact import groups_of
 from bagwise.app.model.editing import linked_words, locked_groups
-from bagwise.app.model.explanation import sum_cells
+from bagwise.app.model.explanation import Explanation, sum_cells
 from bagwise.app.model.groups import name_model_group, names_differ, title_model_group, typicality, word_shares
 from bagwise.app.training.group_data import typical_patches
 from bagwise.app.training.item_answers import TopClasses
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Cut", "Origin", "Workspace"]
 
 _HELD_CUTS = 8
+_KEPT_EXPLANATIONS = 100  # of a cut
 # Groups of a cut that have pictures of patches.
 _WITH_PATCHES = 60
 
@@ -52,6 +53,7 @@ class Cut:
         self.items = items
         self.names_differ = names_differ
         self.lock = threading.RLock()
+        self._explained: OrderedDict[int, Explanation] = OrderedDict()
 
     @cached_property
     def of_items(self) -> CutItems | None:
@@ -110,6 +112,16 @@ class Cut:
         n, known = len(self.model.classes), self.items.codes >= 0
         pairs = n * self.items.codes[known] + self.answers.predicted[known].astype(np.int64)
         return np.bincount(pairs, minlength=n * n).reshape(n, n)
+
+    def explain(self, number: int) -> Explanation:
+        """Return the explanation of an item by this model; the last ones are kept, for the places of its words."""
+        assert self.items is not None
+        if number not in self._explained:
+            self._explained[number] = self.model.explain(self.items.item(number))
+            if len(self._explained) > _KEPT_EXPLANATIONS:
+                self._explained.popitem(last=False)
+        self._explained.move_to_end(number)
+        return self._explained[number]
 
     def check_group(self, number: int) -> None:
         """Raise an error unless there is a group of this number."""

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bagwise.app.modalities.vectorizers import WordSample
+from bagwise.app.modalities.vectorizers import WordSample, group_features
 from bagwise.app.model import Model
 from bagwise.app.model.compact import groups_of
 from bagwise.app.model.explanation import sum_cells
@@ -21,6 +21,7 @@ from bagwise.app.report.views import LIMITS
 from bagwise.descriptors.base import DEFAULT_SIDE
 from bagwise.display.icicle import Tree, TreeRow
 from bagwise.display.pictures import photograph, thumbnail
+from bagwise.merging.pooling import pool
 from bagwise.merging.sizes import path_sizes
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import ItemError
@@ -29,6 +30,7 @@ from bagwise.sources.media import in_color
 __all__ = [
     "class_weights",
     "class_weights_of_spread",
+    "contributions",
     "deciding",
     "hierarchy_tree",
     "spread",
@@ -182,6 +184,58 @@ def class_weights(model: Model, features: Any) -> NDArray[np.float64]:
 def class_weights_of_spread(model: Model, deviations: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return what `class_weights` does, for the standard deviation of each feature."""
     return sum_cells(model.head.coef.astype(np.float64) * deviations, model.n_groups)
+
+
+def contributions(
+    model: Model, words: Any, first: int, second: int, groups: NDArray[np.int64] | None = None
+) -> NDArray[np.float64]:
+    """Return what groups of words add to the score of one class less that of another one, item by item.
+
+    What a group of the model adds is divided among its words, in proportion to their weights in the item.
+
+    Parameters
+    ----------
+    model : Model
+    words : CSR array or ndarray of shape (n_items, n_cells * d)
+        Weighted words (``model.weighting.apply``), up to a factor of each item where features are normalised.
+    first, second : int
+        Classes.
+    groups : ndarray of shape (d,), default=None
+        Groups that words are summed by. None: those of the model.
+
+    Returns
+    -------
+    contributions : ndarray of shape (n_items, n_groups)
+
+    Examples
+    --------
+    >>> from bagwise import Hierarchy, Model
+    >>> from bagwise.app.model import Head
+    >>> heads = {2: Head([[1, -3], [-1, 3]], [0, 0])}
+    >>> hierarchy = Hierarchy(3, [[1, 2]], [0.5])
+    >>> model = Model(modality="table", hierarchy=hierarchy, n_groups=2, classes=["a", "b"], heads=heads, normalize=())
+    >>> words = np.array([[1.0, 2, 1]])
+    >>> contributions(model, words, 0, 1), contributions(model, words, 0, 1, np.array([0, 0, 1]))
+    (array([[  2., -18.]]), array([[-10.,  -6.]]))
+    """
+    layout, n = model.layout, model.n_groups
+    wanted = model.lookup if groups is None else groups
+    weights = model.head.coef[first].astype(np.float64) - model.head.coef[second].astype(np.float64)
+    pairs, joint = np.unique(np.stack([model.lookup, wanted]), axis=1, return_inverse=True)
+    n_pairs, n_wanted = pairs.shape[1], int(wanted.max()) + 1
+    added = np.zeros((words.shape[0], n_wanted))
+    for start in range(0, words.shape[0], _BATCH):
+        rows = words[start : start + _BATCH]
+        features = group_features(rows, model.lookup, n, layout.n_cells, model.normalize)
+        sums = pool(rows, model.lookup, n, n_cells=layout.n_cells)
+        features, sums = (values.toarray() if sp.issparse(values) else values for values in (features, sums))
+        rates = np.divide(features * weights, sums, out=np.zeros(sums.shape), where=sums != 0)
+        parts = sp.coo_array(pool(rows, joint.ravel(), n_pairs, n_cells=layout.n_cells))
+        cells, columns = np.divmod(parts.col, n_pairs)
+        values = parts.data * rates[parts.row, cells * n + pairs[0, columns]]
+        counted = np.bincount(parts.row * n_wanted + pairs[1, columns], values, rows.shape[0] * n_wanted)
+        added[start : start + _BATCH] = counted.reshape(-1, n_wanted)
+    return added
 
 
 def spread(features: Any) -> NDArray[np.float64]:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ from bagwise.app.options import FitOptions
 from bagwise.app.training.calibration import HeldOutScores
 from bagwise.app.training.fold_edits import FoldEdits
 from bagwise.app.training.folds import FoldModels, fold_model
+from bagwise.app.training.group_data import contributions
 from bagwise.app.training.item_answers import Steered
 from bagwise.app.training.method import Method, classifier_of, fitting_svms, head_of, make_svm, two_sided
 from bagwise.errors import BagwiseError
@@ -31,7 +32,7 @@ from bagwise.merging.pooling import pool
 from bagwise.merging.scaling import Scaling
 from bagwise.merging.teacher import ScoreMoments, Teacher, balanced_weights, mean_squares, mean_weights
 
-__all__ = ["Steering"]
+__all__ = ["Steering", "without_columns"]
 
 # Sums of groups are dense from this fraction of values that are not zero on.
 _DENSE = 0.2
@@ -130,19 +131,23 @@ class Steering:
         without = f"; {left_out} of the edits in folds were not possible" if left_out else ""
         return f"{len(self.folds)}-fold cross-validation; each fold {made} without the items that it tests{without}"
 
-    def measure(self, model: Model) -> Steered:
+    def measure(self, model: Model, without: Sequence[int] = ()) -> Steered:
         """Return the error of the groups of a model, their classifier, and held-out answers.
 
         Parameters
         ----------
         model : Model
             The one that this was made for, with any edits, cut at any number of groups.
+        without : sequence of int, default=()
+            Words that items are taken not to have, such as those of one group. Folds keep the groups that they have
+            found; classifiers of these are fitted again, to what is left of them.
         """
         # folds make the edits in groups of their own, which may differ where those of the model do not
         edits = json.dumps([edit for edit in model.edits if edit["edit"] != "rename"], sort_keys=True)
-        key = hashlib.blake2b(model.lookup.tobytes() + edits.encode(), digest_size=16).digest()
+        left_out = np.unique(np.asarray(without, np.int64))
+        key = hashlib.blake2b(model.lookup.tobytes() + left_out.tobytes() + edits.encode(), digest_size=16).digest()
         with self._lock:  # the editor of an explorer and its requests measure in threads of their own
-            self._measured[key] = found = self._measured.pop(key, None) or self._measure(model)
+            self._measured[key] = found = self._measured.pop(key, None) or self._measure(model, left_out)
             if len(self._measured) > _KEPT:
                 self._measured.popitem(last=False)
         return found
@@ -154,16 +159,64 @@ class Steering:
         """
         return fold_model(self.original, *self.measure(model).models[int(self.folds.of_item[item])])
 
-    def _measure(self, model: Model) -> Steered:
+    def contributions(self, model: Model, items: NDArray[np.int64], first: int, second: int) -> NDArray[np.float64]:
+        """Return what groups add to the score of one class less that of another one, in held-out answers.
+
+        The model of a fold has groups of its own. What each of them adds is divided among its words, in proportion to
+        their weights in the item, and words are summed by the groups of `model`: with the difference of the fold's
+        intercepts, a row adds up to the difference of its scores.
+
+        Parameters
+        ----------
+        model : Model
+            As for `measure`.
+        items : ndarray of int
+            Numbers of items that folds have tested, among all of those.
+        first, second : int
+            Classes.
+
+        Returns
+        -------
+        contributions : ndarray of shape (n_items, n_groups)
+        """
+        fold_of, steered = self.folds.of_item[self.folds.tested][items], self.measure(model)
+        added = np.zeros((len(items), model.n_groups))
+        for fold, state in enumerate(steered.models):
+            rows = np.flatnonzero(fold_of == fold)
+            tested = fold_model(self.original, *state)
+            added[rows] = contributions(tested, self.words[items[rows]], first, second, model.lookup)
+        return added
+
+    def scores(self, model: Model, without: Sequence[int] = ()) -> NDArray[np.float64]:
+        """Return the held-out scores of all items that folds have tested, shape (n_tested, n_classes).
+
+        Parameters are those of `measure`.
+        """
+        steered, words = self.measure(model, without), self._words_without(np.unique(np.asarray(without, np.int64)))
+        scores, n_cells = np.zeros((len(self.codes), len(self.original.classes))), self.original.layout.n_cells
+        for part, (hierarchy, n, head) in zip(self._parts, steered.models, strict=False):
+            features = group_features(words[part.test], hierarchy.cut(n), n, n_cells, self.original.normalize)
+            scores[part.test] = head.scores(features)
+        return scores
+
+    def _words_without(self, without: NDArray[np.int64]) -> Any:
+        """Return the words of items of which some are taken to have none."""
+        if not len(without):
+            return self.words
+        layout, d = self.original.layout, self.original.hierarchy.n_words
+        return without_columns(self.words, layout.over_cells(without, d))
+
+    def _measure(self, model: Model, without: NDArray[np.int64]) -> Steered:
         n, (states, left_out) = model.n_groups, self._edits.hierarchies(model)
-        cuts = [*states, (model.hierarchy, n)]
+        cuts, words = [*states, (model.hierarchy, n)], self._words_without(without)
 
         def fit(number: int) -> tuple[Head, NDArray[np.float64]]:
             part, (hierarchy, size) = self._parts[number], cuts[number]
             labels = hierarchy.cut(size)
-            head = self._kept(part, labels, size) or self._fitted(number, labels, size)
+            kept = None if len(without) else self._kept(part, labels, size)
+            head = kept or self._fitted(number, labels, size, words)
             features = group_features(
-                self.words[part.test], labels, size, self.original.layout.n_cells, self.original.normalize
+                words[part.test], labels, size, self.original.layout.n_cells, self.original.normalize
             )
             return head, head.scores(features)
 
@@ -188,15 +241,15 @@ class Steering:
             return None
         return part.heads[n] if np.array_equal(part.hierarchy.cut(n), labels) else None
 
-    def _fitted(self, number: int, labels: NDArray[np.int64], n: int) -> Head:
-        """Fit a classifier of groups by the items that a part was learned from."""
+    def _fitted(self, number: int, labels: NDArray[np.int64], n: int, words: Any) -> Head:
+        """Fit a classifier of groups by the items that a part was learned from; `words` of all items."""
         part = self._parts[number]
-        rows = self.words[part.train]
+        rows = words[part.train]
         if not self.method.follows:
             features = group_features(rows, labels, n, self.original.layout.n_cells, self.original.normalize)
             svm = classifier_of(self.method, make_svm(self.options))
             return head_of(svm.fit(features.astype(np.float64), self.codes[part.train]))
-        followed, n_columns = self._follow(number, rows), self.original.layout.width(n)
+        followed, n_columns = self._follow(number), self.original.layout.width(n)
         spread = self.original.layout.over_cells(labels, n)
         mean = mean_weights(followed.teacher, spread, n_columns)
         if n_columns == self.words.shape[1] or n_columns > MOST_FITTED:
@@ -206,13 +259,14 @@ class Steering:
             sums = sums.toarray()
         return two_sided(*ScoreMoments.of(sums, followed.scores).weights(mean[0]))
 
-    def _follow(self, number: int, rows: Any) -> _Followed:
+    def _follow(self, number: int) -> _Followed:
         """Return the classifier of all words that a part's groups follow, and its scores of training items.
 
         It is that of the most groups; if a fold has lost that for want of room, it is trained again.
         """
         if number not in self._followed:
             part, path, n_cells = self._parts[number], self.original.path, self.original.layout.n_cells
+            rows = self.words[part.train]
             n = max(part.heads if path is None else path.sizes)
             if n in part.heads:
                 head, labels = part.heads[n], part.hierarchy.cut(n)
@@ -229,6 +283,13 @@ class Steering:
             classes = np.arange(len(self.original.classes))
             self._followed[number] = _Followed(Teacher(coef, intercept, classes, mass), scores)
         return self._followed[number]
+
+
+def without_columns(words: Any, columns: NDArray[np.int64]) -> Any:
+    """Return words of items of which some columns are 0."""
+    kept = np.ones(words.shape[1], words.dtype)
+    kept[columns] = 0
+    return sp.csr_array(words.multiply(kept)) if sp.issparse(words) else words * kept
 
 
 def _with_short_indices(words: Any) -> Any:

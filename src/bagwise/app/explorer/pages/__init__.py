@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bagwise.app.explorer.pages import clusters, compare, groups, items, map, overview, search, steer
+from bagwise.app.explorer.pages import between, clusters, compare, groups, items, map, overview, search, steer
 
 __all__ = ["PAGES"]
 
@@ -12,6 +12,7 @@ PAGES = {
     "clusters": clusters,
     "groups": groups,
     "items": items,
+    "between": between,
     "map": map,
     "search": search,
     "steer": steer,

@@ -34,7 +34,8 @@ from bagwise.display.texts import clean
 from bagwise.errors import BagwiseError
 from bagwise.merging.sizes import path_sizes
 
-__all__ = ["GroupQuery", "group", "groups", "hierarchy", "hierarchy_text", "joined", "python", "routes", "words"]
+__all__ = ["GroupQuery", "group", "groups", "hierarchy", "hierarchy_text", "joined", "python", "routes", "shown_group"]
+__all__ += ["words"]
 
 _SHOWN_WORDS = 12
 _SHOWN_CLASSES = 3
@@ -139,17 +140,22 @@ def groups(space: Workspace, n: int | None, query: GroupQuery) -> dict[str, Any]
     elif query.sort != "number":
         raise BagwiseError(f"Groups are sorted by decides, size or number, not by {query.sort!r}.")
     shown = chosen[query.first : query.first + query.most].tolist()
-    return {"n_groups": model.n_groups, "total": len(chosen), "groups": [_group(cut, k, _SHOWN_WORDS) for k in shown]}
+    return {
+        "n_groups": model.n_groups,
+        "total": len(chosen),
+        "groups": [shown_group(cut, k, _SHOWN_WORDS) for k in shown],
+    }
 
 
 def group(space: Workspace, n: int | None, number: int) -> dict[str, Any]:
     """Return one group with all of its words."""
     cut = space.cut(n)
     cut.check_group(number)
-    return _group(cut, number, None)
+    return shown_group(cut, number, None)
 
 
-def _group(cut: Cut, number: int, most: int | None) -> dict[str, Any]:
+def shown_group(cut: Cut, number: int, most: int | None) -> dict[str, Any]:
+    """Return one group with its first words, None for all of them."""
     members, weights = cut.words(number), cut.class_weights
     classes: list[dict[str, Any]] = []
     if weights is not None:

@@ -30,7 +30,7 @@ from bagwise.sources.items import Item, ItemError
 from bagwise.sources.media import in_color
 
 __all__ = ["ItemQuery", "check_number", "excerpt", "explained", "explains", "item", "items", "python", "routes"]
-__all__ += ["rows_of"]
+__all__ += ["problem_of", "rows_of"]
 
 _SIDES = (160, 640)  # of pictures, in pixels
 _SHOWN_TERMS = 12
@@ -323,11 +323,12 @@ def excerpt(items: Items, number: int) -> dict[str, str]:
     try:
         text = " ".join(items.item(number).load()[: 4 * _EXCERPT].split())
     except BagwiseError as error:
-        return _problem(error)
+        return problem_of(error)
     return {"excerpt": clean(text[:_EXCERPT])}
 
 
-def _problem(error: BagwiseError) -> dict[str, str]:
+def problem_of(error: BagwiseError) -> dict[str, str]:
+    """Return why an item cannot be read."""
     return {"problem": clean(error.reason if isinstance(error, ItemError) else str(error))}
 
 
@@ -356,7 +357,7 @@ def item(
     try:
         return told | explained(shown, items.item(number), label, than if isinstance(than, int) else None)
     except BagwiseError as error:
-        return told | _problem(error)
+        return told | problem_of(error)
 
 
 def explains(cut: Cut, seen: SeenItems | None, number: int, shown: Cut | None = None) -> str:

@@ -1,6 +1,6 @@
 // Tables of pages as figures: matrices of classes, on the page and to export, and bars.
 
-import { count, h, plural, svg } from "./dom.js";
+import { count, h, plural, signed, svg } from "./dom.js";
 
 const LEVELS = 8; // shades of cells
 const [CELL, ROW] = [30, 22]; // sides of cells and heights of bars of drawings
@@ -18,13 +18,13 @@ function widest(names) {
 }
 const apart = (matrix) => matrix.reduce((most, row, i) => row.reduce((found, times, j) => (i === j ? found : Math.max(found, times)), most), 0);
 
-/** A matrix of classes as a table in a box that scrolls; `link(i, j, times, text)` makes the content of a cell. */
-export function matrixTable(label, says, classes, matrix, link) {
+/** A matrix of classes as a table in a box that scrolls; `link(i, j, times, text)` makes the content of a cell, of all with `every`. */
+export function matrixTable(label, says, classes, matrix, link, every = false) {
   const largest = apart(matrix);
   const table = h("table", { class: "heat" }, h("caption", { class: "unseen" }, label),
     h("thead", {}, h("tr", {}, h("td", {}), classes.map((name) => h("th", { scope: "col", title: name }, h("span", {}, name))))),
     h("tbody", {}, matrix.map((row, i) => h("tr", {}, h("th", { scope: "row", title: classes[i] }, classes[i]),
-      row.map((times, j) => h("td", { class: `${i === j ? "same" : ""} l${shade(times, i === j, largest)}` }, times ? link(i, j, times, count(times)) : ""))))));
+      row.map((times, j) => h("td", { class: `${i === j ? "same" : ""} l${shade(times, i === j, largest)}` }, times || (every && i !== j) ? link(i, j, times, times ? count(times) : "·") : ""))))));
   return [h("p", { class: "small" }, says), h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label }, table)];
 }
 
@@ -63,6 +63,22 @@ export function barsFigure(title, rows) {
       svg("rect", { x: Math.min(x(number), x(0)), y: HEAD + ROW * k + 4, width: Math.abs(x(number) - x(0)), height: ROW - 8, style: { fill: `var(--series-${number < 0 ? 2 : 1})` } }),
       svg("text", { x: left + BARS + GAP, y: HEAD + ROW * (k + 0.7) }, text)]),
     rest ? svg("text", { x: left, y: HEAD + ROW * (shown.length + 0.7) }, `and ${count(rest)} more`) : null);
+}
+
+/** Bars of groups to either side, by the class that each speaks for. */
+export function mirroredFigure([one, other], rows) {
+  const largest = Math.max(...rows.map((row) => Math.abs(row.apart)), 1e-12);
+  const names = rows.map((row) => short(row.name));
+  const left = GAP + widest(names) + GAP;
+  const middle = left + BARS / 2;
+  return drawing(left + BARS + GAP + 60, HEAD + ROW * (rows.length + 1) + GAP, `What tells ${one} from ${other}`,
+    svg("text", { x: middle - GAP, y: HEAD + 14, "text-anchor": "end" }, `← ${short(one)}`), svg("text", { x: middle + GAP, y: HEAD + 14 }, `${short(other)} →`),
+    rows.map((row, k) => {
+      const [y, wide] = [HEAD + ROW * (k + 1), (BARS / 2) * Math.abs(row.apart) / largest];
+      return [svg("text", { x: left - GAP, y: y + 0.7 * ROW, "text-anchor": "end" }, names[k]),
+        svg("rect", { x: row.side ? middle : middle - wide, y: y + 4, width: wide, height: ROW - 8, style: { fill: row.apart < 0 ? "none" : `var(--series-${row.side + 1})`, stroke: `var(--series-${row.side + 1})` } }),
+        svg("text", { x: left + BARS + GAP, y: y + 0.7 * ROW }, signed(row.apart))];
+    }));
 }
 
 function drawing(width, height, title, ...parts) {

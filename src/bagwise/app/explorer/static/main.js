@@ -5,6 +5,7 @@ import { api, h, percent, plural, say } from "./dom.js";
 import * as overview from "./overview.js";
 import * as groups from "./groups.js";
 import * as items from "./items.js";
+import * as between from "./between.js";
 import * as map from "./map.js";
 import * as search from "./search.js";
 import * as steer from "./steer.js";
@@ -17,6 +18,7 @@ const PAGES = {
   "/clusters": { name: "Clusters", show: clusters.show },
   "/groups": { name: "Groups", show: groups.show },
   "/items": { name: "Items", show: items.show },
+  "/between": { name: "Two classes", show: between.show },
   "/map": { name: "Map", show: map.show },
   "/search": { name: "Search", show: search.show },
   "/steer": { name: "Steer", show: steer.show },

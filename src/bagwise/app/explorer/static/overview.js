@@ -138,10 +138,10 @@ function confusion(facts) {
   const { classes, confusion: matrix } = facts;
   const pairs = matrix.flatMap((row, i) => row.map((times, j) => ({ i, j, times }))).filter(({ i, j, times }) => i !== j && times)
     .sort((a, b) => b.times - a.times).slice(0, 8);
-  const link = (i, j, times, ...inside) => h("a", { href: address("/items", { label: i, predicted: j }), title: `${classes[i]}, predicted ${classes[j]}: ${plural(times, "item")}` }, ...inside);
+  const link = (i, j, times, ...inside) => h("a", { href: i === j ? address("/items", { label: i, predicted: j }) : address("/between", { first: i, second: j }), title: `${classes[i]}, predicted ${classes[j]}: ${plural(times, "item")}` }, ...inside);
   const list = h("ol", { class: "pairs" }, pairs.map(({ i, j, times }) => h("li", {},
     link(i, j, times, `${count(times)} of ${classes[i]} predicted as ${classes[j]}`))));
   if (classes.length > 60) return [list];
   return [pairs.length ? list : h("p", {}, "Every labelled item is classified rightly."),
-    ...matrixTable("Confusion matrix", "Rows are true classes, columns predicted classes. A number leads to its items.", classes, matrix, link)];
+    ...matrixTable("Confusion matrix", "Rows are true classes, columns predicted classes. A number leads to what tells the two classes apart, or to the items of one class.", classes, matrix, link, true)];
 }
