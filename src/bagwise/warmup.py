@@ -16,7 +16,7 @@ from bagwise.descriptors.hog_lbp import HogLbp
 from bagwise.descriptors.lbp import LBPD5, LocalBinaryPatterns
 from bagwise.descriptors.sift import ColorSIFT
 from bagwise.merging.compact import CompactClassifier
-from bagwise.merging.engine import merge_scoring
+from bagwise.merging.engine import merge
 from bagwise.merging.merge import merge_words
 from bagwise.merging.scoring import WeightLoss
 from bagwise.merging.searches.ratios import SEARCHES
@@ -58,7 +58,7 @@ def _merge() -> None:
     merge_words(X, y, store="sparse")
     for criterion in ("mme", "aib", "clusters", "mmi", "lpp"):
         merge_words(X, y, criterion=criterion)
-    merge_scoring(WeightLoss(X[0], X[:2].T), "classifier")
+    merge(WeightLoss(X[0], X[:2].T), name="classifier")
     for labels in (y, np.arange(8) % 3):
         CompactClassifier(RidgeClassifier(), n_groups=3).fit(X, labels)
     merge_words(X, y, kernel="chi2")

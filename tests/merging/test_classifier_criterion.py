@@ -14,7 +14,7 @@ from sklearn.svm import SVC, LinearSVC
 from bagwise import BagwiseError, merge_words
 from bagwise.criteria import ClassifierLoss
 from bagwise.merging import refining
-from bagwise.merging.engine import Engine, merge_scoring
+from bagwise.merging.engine import Engine, merge
 from bagwise.merging.pooling import pool
 from bagwise.merging.refining import merge_refined, nearest_means
 from bagwise.merging.scoring import WeightLoss
@@ -50,7 +50,7 @@ def run(search):
 @settings(max_examples=60)
 def test_every_merge_is_the_cheapest_and_scores_are_minus_the_loss(seed, d, n_outputs):
     mass, weights = weighted_points(seed, d, n_outputs)
-    hierarchy = merge_scoring(WeightLoss(mass, weights), "classifier")
+    hierarchy = merge(WeightLoss(mass, weights), name="classifier")
     for n in range(d, 1, -1):
         labels = hierarchy.cut(n)
         costs = {}
@@ -87,8 +87,8 @@ def test_equally_good_merges_are_in_a_valid_order():
 def test_permuting_words_permutes_the_tree(n_outputs):
     mass, weights = weighted_points(4, 60, n_outputs)
     order = np.random.default_rng(1).permutation(60)
-    one = merge_scoring(WeightLoss(mass, weights), "classifier")
-    other = merge_scoring(WeightLoss(mass[order], weights[order]), "classifier")
+    one = merge(WeightLoss(mass, weights), name="classifier")
+    other = merge(WeightLoss(mass[order], weights[order]), name="classifier")
     np.testing.assert_allclose(one.scores, other.scores, atol=1e-9)
     for n in (2, 7, 30):
         groups = {frozenset(group.tolist()) for group in one.groups(n)}
@@ -116,7 +116,7 @@ def best_partitions(mass, weights):
 
 def test_two_classes_greedy_is_near_the_optimum():
     mass, weights = weighted_points(2, 60, 1)
-    scores = merge_scoring(WeightLoss(mass, weights), "classifier").scores
+    scores = merge(WeightLoss(mass, weights), name="classifier").scores
     best = best_partitions(mass, weights[:, 0])
     ours = -np.append(scores[::-1], 0.0)
     assert (ours >= best - 1e-9).all()
@@ -300,7 +300,7 @@ class TestWeightsOfGroups:
 @pytest.mark.parametrize("n_groups", [2, 7, 40, 299])
 def test_a_refined_hierarchy_loses_less_where_it_is_refined(n_outputs, n_groups):
     mass, weights = weighted_points(n_groups, 300, n_outputs)
-    greedy = merge_scoring(WeightLoss(mass, weights), "classifier")
+    greedy = merge(WeightLoss(mass, weights), name="classifier")
     refined = merge_refined(mass, weights, "classifier", n_groups)
     assert refined.min_groups == 1
     level = 300 - n_groups - 1
@@ -319,7 +319,7 @@ def test_a_refined_hierarchy_loses_less_where_it_is_refined(n_outputs, n_groups)
 
 def test_refining_at_all_words_or_one_group_is_greedy():
     mass, weights = weighted_points(0, 50, 2)
-    greedy = merge_scoring(WeightLoss(mass, weights), "classifier")
+    greedy = merge(WeightLoss(mass, weights), name="classifier")
     for n_groups in (0, 1, 50, 99):
         np.testing.assert_array_equal(merge_refined(mass, weights, "classifier", n_groups).merges, greedy.merges)
 

@@ -18,7 +18,7 @@ from sklearn.svm import LinearSVC
 from bagwise import BagwiseError, CompactClassifier, compress, merge_words
 from bagwise.criteria import ClassifierLoss
 from bagwise.merging.compact import alike_weights
-from bagwise.merging.engine import merge_scoring
+from bagwise.merging.engine import merge
 from bagwise.merging.scoring import WeightLoss
 from bagwise.merging.teacher import Teacher, group_weights, mean_weights
 from helpers import topic_counts
@@ -196,7 +196,7 @@ def test_words_of_like_weights_are_the_hierarchy_improved():
     mass, weights = rng.gamma(1.0, size=200), rng.normal(size=(200, 3))
     labels = alike_weights(mass, weights, 12)
     means = np.stack([np.average(weights[labels == k], axis=0, weights=mass[labels == k]) for k in range(12)])
-    hierarchy = merge_scoring(WeightLoss(mass, weights), "classifier")
+    hierarchy = merge(WeightLoss(mass, weights), name="classifier")
     assert mass @ ((weights - means[labels]) ** 2).sum(axis=1) <= -hierarchy.scores[200 - 12 - 1]
     assert np.unique(labels).tolist() == list(range(12))
 

@@ -22,7 +22,7 @@ from bagwise._utils.validation import validate_data
 from bagwise.errors import BagwiseError
 from bagwise.merging.criteria.base import class_codes
 from bagwise.merging.display import FittedView
-from bagwise.merging.engine import merge_scoring
+from bagwise.merging.engine import merge
 from bagwise.merging.grouping import FLOATS, copy_fitted
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.naming import name_groups
@@ -188,7 +188,7 @@ class CompactClassifier(FittedView, ClassifierMixin, TransformerMixin, BaseEstim
     def _learn(self, teacher: Teacher, X: Any = None, y: NDArray[Any] | None = None) -> None:
         """Merge the words of the teacher; without X, weights are means."""
         self.teacher_, self.classes_ = teacher, teacher.classes
-        self.hierarchy_: Hierarchy = merge_scoring(WeightLoss(teacher.mass, teacher.coef.T), "classifier")
+        self.hierarchy_: Hierarchy = merge(WeightLoss(teacher.mass, teacher.coef.T), name="classifier")
         self._moments: ScoreMoments | None = None
         self.path_: CompactPath | None = None
         if X is not None:
@@ -373,7 +373,7 @@ def alike_weights(mass: NDArray[np.float64], weights: NDArray[np.float64], size:
     labels : ndarray of shape (n_words,)
         Those of merging, if k-means leaves a group without words.
     """
-    merged = merge_scoring(WeightLoss(mass, weights), "classifier", size).cut(size)
+    merged = merge(WeightLoss(mass, weights), size).cut(size)
     found = nearest_means(mass, weights, merged, size)
     return found if len(np.unique(found)) == size else merged
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from copy import copy
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,16 +17,13 @@ from numpy.typing import NDArray
 
 from bagwise.errors import BagwiseError
 from bagwise.merging.criteria import NAMED_CRITERIA
-from bagwise.merging.engine import Engine
+from bagwise.merging.engine import Engine, merge
 from bagwise.merging.group_statistics import MOST_GROUPS, GroupStatistics, base_groups
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.refining import nearest_means
 from bagwise.merging.regrouping import joined_sets, joins_of
 from bagwise.merging.rows import DenseRows
 from bagwise.merging.scoring import Scoring, WeightLoss
-from bagwise.merging.searches.base import Search
-from bagwise.merging.searches.ratios import BoundSearch
-from bagwise.merging.searches.sums import SumSearch
 
 __all__ = ["linked_groups", "merge_allowed", "pooled", "statistics_of"]
 
@@ -85,7 +81,7 @@ def merge_allowed(
     held: Iterable[int] = (),
     closed: Iterable[int] = (),
     n_groups: int = 1,
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+) -> Hierarchy:
     """Merge groups greedily, at each level the best pair that is allowed; of equally good ones the first.
 
     By `WeightLoss` groups at `n_groups` are refined as in `merge_refined`: parts without links move to the group with
@@ -103,53 +99,31 @@ def merge_allowed(
 
     Returns
     -------
-    merges : ndarray of shape (m, 2)
-        Pairs s < t; the result is s. As many as are allowed, which may be fewer than lead to one group.
-    scores : ndarray of shape (m,)
+    hierarchy : Hierarchy
+        Of the groups. As many merges as are allowed, which may be fewer than lead to one group.
     """
     n = groups.size
     apart = np.zeros((n, n), dtype=np.bool_)
     apart[refused[:, 0], refused[:, 1]] = apart[refused[:, 1], refused[:, 0]] = True
-    kept, never = np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_)
-    never[[*closed]] = True
-    kept[[*held]] = True
-    kept |= never
-    merges, scores = _merge(groups, apart, kept, n_groups)
-    left = n - len(merges)
+    never = np.isin(np.arange(n), [*closed])
+    kept = never | np.isin(np.arange(n), [*held])
+    below = merge(groups, n_groups, refused=apart, held=kept)
+    left = below.min_groups
     if left > n_groups:
         raise BagwiseError(
             f"Links, locked groups and groups made by hand leave {left} groups, not {n_groups}. Make the edit at "
             f"n_groups={left} or more, or take some of them back."
         )
-    if len(merges) and isinstance(groups, WeightLoss):
-        fixed = np.zeros(n, dtype=np.bool_)
-        fixed[refused] = True
-        labels = _refined(groups, Hierarchy(n, merges, scores).cut(left), kept, fixed)
-        merges, scores = _merge(groups, labels[:, np.newaxis] != labels, kept, n_groups)
-    labels = Hierarchy(n, merges, scores).cut(n - len(merges))
+    if len(below.merges) and isinstance(groups, WeightLoss):
+        linked = np.isin(np.arange(n), refused)
+        labels = _refined(groups, below.cut(left), kept, linked)
+        below = merge(groups, n_groups, refused=labels[:, np.newaxis] != labels, held=kept)
+    labels = below.cut(below.min_groups)
     firsts = np.unique(labels, return_index=True)[1]
     parts = sp.csr_array((np.ones(n), (labels, np.arange(n))))
-    above, last = _merge(_joined(groups, parts), parts @ (parts @ apart).T > 0, parts @ never > 0, 1)
-    return np.concatenate([merges, firsts[above]]), np.concatenate([scores, last])
-
-
-def _merge(groups: Groups, apart: NDArray[np.bool_], kept: NDArray[np.bool_], n_groups: int) -> tuple[Words, Any]:
-    """Merge groups down to `n_groups`, or as far as pairs are allowed: not `apart`, nor with a group that is `kept`."""
-    n_merges = max(groups.size - n_groups, 0)
-    merges, scores = np.full((n_merges, 2), -1, dtype=np.int64), np.empty(n_merges)
-    if n_merges == 0:
-        return merges, scores
-    refused = (apart | kept | kept[:, np.newaxis]) & ~np.eye(len(kept), dtype=np.bool_)
-    search: Search
-    if isinstance(groups, DenseRows):
-        search = BoundSearch(DenseRows(np.where(refused, -np.inf, groups.A), groups.B.copy()))
-    else:
-        own = copy(groups)
-        own.states = groups.states.copy()  # merging writes to them
-        search = SumSearch(own, refused=refused)
-    search.advance(merges, scores)
-    done = int((merges[:, 0] >= 0).sum())
-    return merges[:done], scores[:done]
+    above = merge(_joined(groups, parts), refused=parts @ (parts @ apart).T > 0, held=parts @ never > 0)
+    merges = np.concatenate([below.merges, firsts[above.merges]])
+    return Hierarchy(n, merges, np.concatenate([below.scores, above.scores]))
 
 
 def _refined(groups: WeightLoss, labels: Words, held: NDArray[np.bool_], fixed: NDArray[np.bool_]) -> Words:

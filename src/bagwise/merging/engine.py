@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from copy import copy
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -26,25 +27,20 @@ from bagwise.merging.criteria import NAMED_CRITERIA, resolve_criterion
 from bagwise.merging.criteria.base import AdditiveScore, Criterion, TraceRatio
 from bagwise.merging.data import Options, fold_ties, load
 from bagwise.merging.hierarchy import Hierarchy
+from bagwise.merging.rows import DenseRows
 from bagwise.merging.scaling import SCALINGS
 from bagwise.merging.scoring import Scoring
 from bagwise.merging.searches import SEARCHES, sum_search
 from bagwise.merging.searches.base import Search
-from bagwise.merging.searches.ratios import equal_merges
-from bagwise.merging.searches.sums import join_early
+from bagwise.merging.searches.ratios import BoundSearch, equal_merges
+from bagwise.merging.searches.sums import SumSearch, join_early
 
-__all__ = ["Callback", "Engine", "MergingInterrupted", "merge_scoring"]
+__all__ = ["Callback", "Engine", "MergingInterrupted", "merge"]
 
 Callback = Callable[[int, tuple[int, int], float], Any]
 STORES = ("auto", "dense", "sparse")
 # Compiled code runs for about this long between two checks of progress, callbacks and Ctrl-C.
 _CHUNK_SECONDS = 0.05
-# Merges between two reports, where there is no time to be looked at.
-_REPORTED = 256
-
-
-def _no_report(done: int) -> None:
-    """Report nothing."""
 
 
 class MergingInterrupted(KeyboardInterrupt):
@@ -155,34 +151,9 @@ class Engine:
     def run(self, n_groups: int = 1, callback: Callback | None = None) -> Hierarchy:
         """Merge down to `n_groups`."""
         d, name = self.data.shape[1], self.criterion.name
-        n_merges = max(d - int(n_groups), 0)
-        merges, scores = np.empty((n_merges, 2), dtype=np.int64), np.empty(n_merges)
-        if n_merges == 0:
-            return Hierarchy(d, merges, scores, name)
-        folded, words, search, early = self.start()
-        done = min(len(folded), n_merges)
-        merges[:done], scores[:done] = folded[:done], search.start_score if early is None else early[:done]
-        reported, chunk = 0, 16
-        with ProgressBar("merging words", n_merges, enabled=self._show_progress) as bar:
-            try:
-                while True:
-                    while callback is not None and reported < done:
-                        s, t = merges[reported].tolist()
-                        reported += 1
-                        answer = callback(d - reported, (s, t), float(scores[reported - 1]))
-                        if isinstance(answer, (bool, np.bool_)) and answer:
-                            return Hierarchy(d, merges[:reported], scores[:reported], name)
-                    bar.update(done)
-                    if done == n_merges:
-                        return Hierarchy(d, merges, scores, name)
-                    stop = min(done + chunk, n_merges)
-                    started = time.perf_counter()
-                    search.advance(merges[done:stop], scores[done:stop])
-                    merges[done:stop] = words[merges[done:stop]]
-                    done = stop
-                    chunk = chunk * 2 if time.perf_counter() - started < _CHUNK_SECONDS else max(chunk // 2, 1)
-            except KeyboardInterrupt as interrupt:
-                raise MergingInterrupted(Hierarchy(d, merges[:done], scores[:done], name)) from interrupt
+        if d <= n_groups:
+            return Hierarchy(d, np.empty((0, 2), dtype=np.int64), np.empty(0), name)
+        return _advance(self.start(), d, n_groups, callback, name, self._show_progress)
 
     def start(self) -> Start:
         """Find the merges that cost nothing, the words that are left, and start the search over these."""
@@ -191,17 +162,17 @@ class Engine:
         if isinstance(criterion, TraceRatio):
             folded, words, rows = data.rows(self._place, self.options)
             self.store = rows.store
-            given = equal_merges(rows, self._n_threads) if self.options.kernel.name == "linear" else None
-            return Start(folded, words, given or self._place.ratio_search(rows, self.options.search, *how))
+            equal = equal_merges(rows, self._n_threads) if self.options.kernel.name == "linear" else None
+            return Start(folded, words, equal or self._place.ratio_search(rows, self.options.search, *how))
         if isinstance(criterion, AdditiveScore):
             who = type(criterion).__name__
             return _start_additive(who, data.scoring(), d, lambda scoring: self._place.sum_search(scoring, *how))
-        own = criterion.search(data.X, data.labels, self.options.limit)
-        if not isinstance(own, Search) or own.n_words != d:
+        search = criterion.search(data.X, data.labels, self.options.limit)
+        if not isinstance(search, Search) or search.n_words != d:
             raise BagwiseError(
-                f"{type(criterion).__name__}.search must return a Search over all {d} words; got {own!r}."
+                f"{type(criterion).__name__}.search must return a Search over all {d} words; got {search!r}."
             )
-        return Start(np.empty((0, 2), dtype=np.int64), np.arange(own.n_words), own)
+        return _unfolded(search)
 
 
 def _start_additive(who: str, scoring: Scoring, n_words: int, search: Callable[[Scoring], Search]) -> Start:
@@ -238,26 +209,93 @@ def _named(
     return merges, name[left]
 
 
-def merge_scoring(
-    scoring: Scoring, name: str, n_groups: int = 1, report: Callable[[int], None] = _no_report
-) -> Hierarchy:
-    """Merge words down to `n_groups` from their states alone; `name` is that of the criterion.
+def _unfolded(search: Search) -> Start:
+    return Start(np.empty((0, 2), dtype=np.int64), np.arange(search.n_words), search)
 
-    `report` is called with the number of merges done, some at a time.
+
+def merge(
+    problem: Scoring | DenseRows,
+    n_groups: int = 1,
+    callback: Callback | None = None,
+    *,
+    name: str = "",
+    refused: NDArray[np.bool_] | None = None,
+    held: NDArray[np.bool_] | None = None,
+) -> Hierarchy:
+    """Merge words, or groups, down to `n_groups` from their states or from A and B alone.
+
+    Parameters
+    ----------
+    problem : Scoring or DenseRows
+        Searches write to it, unless there are pairs that are refused.
+    n_groups : int, default=1
+    callback : callable, default=None
+        As in `merge_words`.
+    name : str, default=""
+        That of the criterion.
+    refused : ndarray of bool, shape (n_words, n_words), default=None
+        Pairs that may not become parts of one group; symmetric. Merging ends where only such pairs are left.
+    held : ndarray of bool, shape (n_words,), default=None
+        Words that are not merged.
     """
-    d = len(scoring.states)
-    folded, words, search, early = _start_additive(name, scoring, d, sum_search)
-    n_merges = max(d - n_groups, 0)
-    merges, scores = np.empty((n_merges, 2), dtype=np.int64), np.empty(n_merges)
+    n = problem.size
+    if n <= n_groups:
+        return Hierarchy(n, np.empty((0, 2), dtype=np.int64), np.empty(0), name)
+    if refused is not None or held is not None:
+        barred = np.zeros((n, n), dtype=np.bool_) if refused is None else refused.copy()
+        if held is not None:
+            barred[held] = barred[:, held] = True
+        np.fill_diagonal(barred, False)
+        start = _unfolded(_search_allowed(problem, barred))
+    elif isinstance(problem, Scoring):
+        start = _start_additive(name, problem, n, sum_search)
+    else:
+        start = _unfolded(equal_merges(problem) or BoundSearch(problem))
+    return _advance(start, n, n_groups, callback, name)
+
+
+def _search_allowed(problem: Scoring | DenseRows, refused: NDArray[np.bool_]) -> Search:
+    """Start a search over a copy of a problem, for pairs that are not refused; these are written to."""
+    if isinstance(problem, DenseRows):
+        return BoundSearch(DenseRows(np.where(refused, -np.inf, problem.A), problem.B.copy()))
+    copied = copy(problem)
+    copied.states = problem.states.copy()
+    return SumSearch(copied, refused=refused)
+
+
+def _advance(
+    start: Start, d: int, n_groups: int, callback: Callback | None, name: str, show_progress: bool = False
+) -> Hierarchy:
+    """Merge `d` words in chunks down to `n_groups`, or until no pair is left that may be merged."""
+    folded, words, search, early = start
+    n_merges = max(d - int(n_groups), 0)
+    merges, scores = np.full((n_merges, 2), -1, dtype=np.int64), np.empty(n_merges)
     done = min(len(folded), n_merges)
     merges[:done], scores[:done] = folded[:done], search.start_score if early is None else early[:done]
-    while done < n_merges:
-        part = slice(done, min(done + _REPORTED, n_merges))
-        search.advance(merges[part], scores[part])
-        merges[part] = words[merges[part]]
-        done = part.stop
-        report(done)
-    return Hierarchy(d, merges, scores, name)
+    reported, chunk, ended = 0, 16, False
+    with ProgressBar("merging words", n_merges, enabled=show_progress) as bar:
+        try:
+            while True:
+                while callback is not None and reported < done:
+                    s, t = merges[reported].tolist()
+                    reported += 1
+                    answer = callback(d - reported, (s, t), float(scores[reported - 1]))
+                    if isinstance(answer, (bool, np.bool_)) and answer:
+                        return Hierarchy(d, merges[:reported], scores[:reported], name)
+                bar.update(done)
+                if ended or done == n_merges:
+                    return Hierarchy(d, merges[:done], scores[:done], name)
+                stop = min(done + chunk, n_merges)
+                started = time.perf_counter()
+                search.advance(merges[done:stop], scores[done:stop])
+                n_found = int(np.count_nonzero(merges[done:stop, 0] >= 0))
+                ended = n_found < stop - done
+                stop = done + n_found
+                merges[done:stop] = words[merges[done:stop]]
+                done = stop
+                chunk = chunk * 2 if time.perf_counter() - started < _CHUNK_SECONDS else max(chunk // 2, 1)
+        except KeyboardInterrupt as interrupt:
+            raise MergingInterrupted(Hierarchy(d, merges[:done], scores[:done], name)) from interrupt
 
 
 def check_request(n_groups: Any, callback: Any) -> None:

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise.merging.engine import merge_scoring
+from bagwise.merging.engine import merge
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.scoring import WeightLoss
 
 __all__ = ["merge_refined", "nearest_means"]
 
 _MOST_MOVES = 100  # rounds of moving words between groups
+_REPORTED = 256  # merges between two reports
 _MOST_DISTANCES = 1 << 22  # between words and groups that are computed at a time, 32 MB
 
 
@@ -31,7 +32,7 @@ def merge_refined(
     2. Move each word to the group with the nearest mean and recompute means, until no word moves (Lloyd's algorithm).
     3. Merge greedily inside each group, all groups together in the order of costs; then merge the groups.
 
-    `weights` has shape (n_words, n_outputs). The score at `n_groups` is at least that of `merge_scoring`; those of
+    `weights` has shape (n_words, n_outputs). The score at `n_groups` is at least that of `merge`; those of
     other sizes may be lower. `progress` is called with the number of merges found so far and in all: each word is
     merged twice.
     """
@@ -39,27 +40,28 @@ def merge_refined(
     refined = 1 < n_groups < d
     n_merges = (d - 1) * (2 if refined else 1)
 
-    def report(done: int) -> None:
-        if progress is not None:
+    def report(left: int, *_: Any) -> None:
+        done = d - left
+        if progress is not None and (done % _REPORTED == 0 or left == 1):
             progress(done, n_merges)
 
-    report(0)
-    greedy = merge_scoring(WeightLoss(mass, weights), name, report=report)
-    report(d - 1)
+    report(d)
+    greedy = merge(WeightLoss(mass, weights), callback=None if progress is None else report, name=name)
     if not refined:
         return greedy
     labels = nearest_means(mass, weights, greedy.cut(n_groups), n_groups)
     split = np.split(np.argsort(labels, kind="stable"), np.cumsum(np.bincount(labels))[:-1])
     members = sorted((words for words in split if len(words)), key=lambda words: int(words[0]))
-    inside = [merge_scoring(WeightLoss(mass[words], weights[words]), name) for words in members]
+    inside = [merge(WeightLoss(mass[words], weights[words])) for words in members]
     costs = np.concatenate([np.maximum.accumulate(-np.diff(one.scores, prepend=0.0)) for one in inside])
     merges = np.concatenate([words[one.merges] for words, one in zip(members, inside, strict=True)])
     order = np.argsort(costs, kind="stable")
     sums = [mass[words] @ np.column_stack([np.ones(len(words)), weights[words]]) for words in members]
     totals = np.array([one[0] for one in sums])
     means = np.array([one[1:] for one in sums]) / np.where(totals > 0, totals, 1.0)[:, np.newaxis]
-    above = merge_scoring(WeightLoss(totals, means), name)
-    report(n_merges)
+    above = merge(WeightLoss(totals, means))
+    if progress is not None:
+        progress(n_merges, n_merges)
     firsts = np.array([words[0] for words in members])
     scores = -np.cumsum(costs[order])
     last = scores[-1] if len(scores) else 0.0

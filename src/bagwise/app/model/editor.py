@@ -175,12 +175,13 @@ class GroupEditor:
         groups = pooled(self._statistics(), base_groups(model.hierarchy), labels, word_mass(model))
         pairs = [labels[list(pair)] for words in state.cannot for pair in combinations(words, 2)]
         refused = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-        merges, scores = merge_allowed(groups, refused, held, closed, state.n_groups)
+        merged = merge_allowed(groups, refused, held, closed, state.n_groups)
+        scores = merged.scores
         if model.hierarchy.criterion == "classifier":  # statistics begin at 0, without what their groups have lost
             before = model.hierarchy.n_words - base_size(model.hierarchy)
-            scores += model.hierarchy.scores[before - 1] if before else 0.0
+            scores = scores + (model.hierarchy.scores[before - 1] if before else 0.0)
         firsts = np.unique(labels, return_index=True)[1]
-        merges = np.concatenate([finer.merges, firsts[merges]])
+        merges = np.concatenate([finer.merges, firsts[merged.merges]])
         return Hierarchy(len(labels), merges, np.concatenate([finer.scores, scores]), finer.criterion)
 
     def _linked(self, state: EditState, labels: Words) -> EditState:
