@@ -19,8 +19,8 @@ MUTANTS = [
     Mutant(
         "k-means: the worst of several runs",
         "codebooks/kmeans.py",
-        "if best is None or found.cost < best.cost:",
-        "if best is None or found.cost > best.cost:",
+        "if best is None or clustering.cost < best.cost:",
+        "if best is None or clustering.cost > best.cost:",
         "codebooks/test_kmeans.py",
     ),
     Mutant(
@@ -318,7 +318,7 @@ MUTANTS = [
     Mutant(
         "tensor files: checksums are not compared",
         "_io/tensors.py",
-        '    if f"{found:08x}" != checksum:',
+        '    if f"{computed:08x}" != checksum:',
         "    if checksum is None:",
         "test_checksums.py",
     ),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 
 from bagwise import Bags, BagwiseError
-from bagwise.codebooks.manifold import fisher
+from bagwise.codebooks.manifold import target as target_module
 from bagwise.codebooks.manifold.learning import (
     METRICS,
     Adam,
@@ -340,10 +340,10 @@ def test_fisher_vectors_are_those_of_the_definition(monkeypatch):
     rng = np.random.default_rng(0)
     bags = [rng.normal(rng.normal(size=5), [1, 2, 3, 4, 5], (n, 5)) for n in (30, 1, 25, 40)]
     learned = []
-    real = fisher.kmeans_words
-    monkeypatch.setattr(fisher, "kmeans_words", lambda *a, **k: learned.append(real(*a, **k)) or learned[-1])
-    monkeypatch.setattr(fisher, "_N_AXES", 4)
-    F = fisher.fisher_vectors(Bags.from_list(bags, dtype=np.float64), 3, 0)
+    real = target_module.kmeans_words
+    monkeypatch.setattr(target_module, "kmeans_words", lambda *a, **k: learned.append(real(*a, **k)) or learned[-1])
+    monkeypatch.setattr(target_module, "_N_AXES", 4)
+    F = target_module.fisher_vectors(Bags.from_list(bags, dtype=np.float64), 3, 0)
     expected = plain_fisher(bags, learned[0].words, 4)
     # axes have no direction: compare products of rows
     np.testing.assert_allclose(F @ F.T, expected @ expected.T, atol=1e-6)
@@ -351,8 +351,8 @@ def test_fisher_vectors_are_those_of_the_definition(monkeypatch):
 
 
 def test_fisher_vectors_of_equal_or_few_features():
-    assert not fisher.fisher_vectors(Bags.from_list([np.ones((3, 2))] * 4), 16, 0).any()
-    few = fisher.fisher_vectors(Bags.from_list([np.eye(2), np.ones((1, 2))]), 16, 0)
+    assert not target_module.fisher_vectors(Bags.from_list([np.ones((3, 2))] * 4), 16, 0).any()
+    few = target_module.fisher_vectors(Bags.from_list([np.eye(2), np.ones((1, 2))]), 16, 0)
     assert np.isfinite(few).all()
 
 

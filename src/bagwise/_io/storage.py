@@ -251,15 +251,15 @@ class Storage:
     def __str__(self) -> str:
         return str(self.location)
 
-    def write(self, name: str, content: bytes, *, private: bool = False) -> None:
-        """Write a file; if `private`, a new one of this machine is for this user only."""
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file."""
         if isinstance(self.location, Path):
             target = self.location / name
             try:
                 target.parent.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise BagwiseError(f"{self.location} cannot be written as a folder: {error.strerror}.") from error
-            write_atomically(target, content, private=private)
+            write_atomically(target, content)
             return
         self._put(name, lambda system, path: system.pipe_file(path, content))
 

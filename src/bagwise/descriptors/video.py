@@ -73,6 +73,8 @@ class GreyFrames:
 _REACH = 3.0
 # Products of derivatives are averaged over a window that is this much wider than that of the derivatives.
 _WIDER = sqrt(2.0)
+# The factor k of the corner measure, which penalises variation in one direction only; at most 1/27.
+_ONE_WAY = 0.005
 # Pixels in a block of frames, which takes about twelve float32 arrays.
 _BLOCK = 1 << 21
 _LEAST_FRAMES = 16
@@ -100,7 +102,6 @@ def find_points(
     sigmas: Sequence[float],
     taus: Sequence[float],
     *,
-    k: float = 0.005,
     threshold: float = 1e-10,
     block_frames: int | None = None,
 ) -> SpaceTimePoints:
@@ -112,8 +113,7 @@ def find_points(
     .. math:: H = \det μ - k (\operatorname{tr} μ)^3
 
     Points are the maxima of H over their 26 neighbours, if H is above the threshold. Uniform motion has ``det μ = 0``:
-    points are where motion begins, ends or turns. H is proportional to the sixth power of contrast; k penalises
-    variation in one direction only (at most 1/27, where no points are left).
+    points are where motion begins, ends or turns. H is proportional to the sixth power of contrast, and k is 0.005.
 
     Gaussians are truncated at three standard deviations, and borders are repeated, so that motion in the first or last
     frame begins or ends there. Videos with fewer than 3 frames, rows or columns have no points. Time O(pixels x taps)
@@ -124,7 +124,7 @@ def find_points(
     if min(frames.n_frames, frames.height, frames.width) >= 3:
         size = block_frames or max(_LEAST_FRAMES, _BLOCK // (frames.height * frames.width))
         for start in range(0, frames.n_frames, size):
-            parts += _points_of_block(frames, start, min(start + size, frames.n_frames), sigmas, taus, k, threshold)
+            parts += _points_of_block(frames, start, min(start + size, frames.n_frames), sigmas, taus, threshold)
     places = np.concatenate([part.places for part in parts])
     scales = np.concatenate([part.scales for part in parts])
     order = np.lexsort((scales[:, 1], scales[:, 0], places[:, 2], places[:, 1], places[:, 0]))
@@ -141,7 +141,6 @@ def _points_of_block(
     stop: int,
     sigmas: Sequence[float],
     taus: Sequence[float],
-    k: float,
     threshold: float,
 ) -> list[SpaceTimePoints]:
     """Find the points in the frames ``start..stop``; frames beyond are read as far as filters reach."""
@@ -164,7 +163,7 @@ def _points_of_block(
             for moment in moments:
                 _smooth_space(moment, _WIDER * sigma, spare)
                 _smooth_time(moment, _WIDER * tau, spare)
-            kernels.corner_measure(moments, k, measure)
+            kernels.corner_measure(moments, _ONE_WAY, measure)
             places = kernels.local_maxima(measure, start - low, stop - low, threshold)
             strengths = measure[tuple(places.T)]
             places[:, 0] += low

@@ -81,9 +81,9 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def embedded(page: str, height: str = "40rem") -> str:
+def embedded(page: str) -> str:
     """Return a whole page as a frame inside a notebook. It cannot reach the notebook, and its links stay in it."""
-    style = f"width: 100%; height: {height}; border: 1px solid rgba(128, 128, 128, .4); border-radius: 6px"
+    style = "width: 100%; height: 40rem; border: 1px solid rgba(128, 128, 128, .4); border-radius: 6px"
     return f'<iframe sandbox="allow-scripts" srcdoc="{escape(page)}" title="bagwise" style="{style}"></iframe>'
 
 

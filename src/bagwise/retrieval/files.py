@@ -54,17 +54,16 @@ def blocks_to_tensors(blocks: list[Block], n_words: int) -> dict[str, NDArray[An
     dense = [block for block in blocks if isinstance(block, DenseBlock)]
     n_values = sum(len(block.values) for block in inverted)
 
-    def chunks(dtype: Any, shape: tuple[int, ...], parts: list[NDArray[Any]]) -> Pieces:
-        return Pieces(np.dtype(dtype), shape, parts)
-
     return {
         "sizes": np.array([len(block) for block in blocks], dtype=np.int64),
         "is_dense": np.array([isinstance(block, DenseBlock) for block in blocks], dtype=np.uint8),
-        "starts": chunks(np.int64, (len(inverted), n_words + 1), [block.starts[np.newaxis] for block in inverted]),
-        "totals": chunks(np.float64, (sum(map(len, blocks)),), [block.totals for block in blocks]),
-        "items": chunks(np.uint16, (n_values,), [block.items for block in inverted]),
-        "values": chunks(np.float32, (n_values,), [block.values for block in inverted]),
-        "dense": chunks(np.float32, (sum(map(len, dense)), n_words), [block.values for block in dense]),
+        "starts": Pieces(
+            np.dtype("i8"), (len(inverted), n_words + 1), [block.starts[np.newaxis] for block in inverted]
+        ),
+        "totals": Pieces(np.dtype("f8"), (sum(map(len, blocks)),), [block.totals for block in blocks]),
+        "items": Pieces(np.dtype("u2"), (n_values,), [block.items for block in inverted]),
+        "values": Pieces(np.dtype("f4"), (n_values,), [block.values for block in inverted]),
+        "dense": Pieces(np.dtype("f4"), (sum(map(len, dense)), n_words), [block.values for block in dense]),
     }
 
 

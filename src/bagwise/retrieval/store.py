@@ -74,7 +74,7 @@ class Store:
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Find the k nearest items of each query: their keys and numbers, nearest first, then in order of adding.
 
-        There must be at least k items. Rows of dense blocks are compared at `place`.
+        There must be at least k items. Rows of dense blocks are compared by `module`.
         """
         step = int(np.clip(_RESULTS // max(sum(min(k, len(block)) for block in self.blocks), 1), 1, _MOST_QUERIES))
         keys = np.empty((len(queries), k))

@@ -85,24 +85,13 @@ def check_whole(X: sp.csr_array, caller: str) -> None:
 class Posterior:
     """Variational posterior of the topic proportions of documents.
 
-    Parameters
-    ----------
-    gamma : ndarray of shape (n_documents, n_components)
-        Parameters of the Dirichlet distribution of each document. A row sums to the sum of the prior plus the length of
-        the document.
-    bounds : ndarray of shape (n_documents,)
-        ELBO of each document: a lower bound of its log-likelihood, in nats.
-    expected : ndarray of shape (n_documents, n_components)
-        ``exp(E[log proportion])``, up to a factor per document.
-    ratios : ndarray of shape (nnz,)
-        In the order of the entries of X: topic i is expected to emit word v
-        ``ratios[v] * weights[v, i] * expected[d, i]`` times in document d.
+    Topic i is expected to emit word v ``ratios[v] * weights[v, i] * expected[d, i]`` times in document d.
     """
 
-    gamma: NDArray[np.float64]
-    bounds: NDArray[np.float64]
-    expected: NDArray[np.float64]
-    ratios: NDArray[np.float64]
+    gamma: NDArray[np.float64]  # documents x topics, of Dirichlet distributions: rows sum to sum of prior plus length
+    bounds: NDArray[np.float64]  # ELBO of each document, in nats
+    expected: NDArray[np.float64]  # ``exp(E[log proportion])`` up to a factor per document, documents x topics
+    ratios: NDArray[np.float64]  # in the order of the entries of X
 
     @property
     def proportions(self) -> NDArray[np.float64]:

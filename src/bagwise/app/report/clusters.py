@@ -61,31 +61,15 @@ class ShownItem(NamedTuple):
 
 @dataclass(frozen=True)
 class ClusterCard:
-    """A cluster of items.
-
-    Parameters
-    ----------
-    number : int
-    name : str
-    size : int
-    cohesion, certainty : float
-        See `bagwise.app.index.item_clusters.Cluster`.
-    terms : sequence of (name, inside, outside), default=()
-        What tells it from the others, the strongest first.
-    patches : sequence of bytes, default=()
-        Regions of images in its strongest groups of words, PNG or JPEG files.
-    central : ShownItem or None, default=None
-    typical : sequence of ShownItem, default=()
-    outermost : ShownItem or None, default=None
-    """
+    """A cluster of items; `cohesion` and `certainty` are those of `bagwise.app.index.item_clusters.Cluster`."""
 
     number: int
     name: str
     size: int
     cohesion: float
     certainty: float
-    terms: Sequence[tuple[str, float, float]] = ()
-    patches: Sequence[bytes] = ()
+    terms: Sequence[tuple[str, float, float]] = ()  # what tells it from the others, inside and outside of it
+    patches: Sequence[bytes] = ()  # regions of images in its strongest groups of words, PNG or JPEG files
     central: ShownItem | None = None
     typical: Sequence[ShownItem] = ()
     outermost: ShownItem | None = None
@@ -93,62 +77,33 @@ class ClusterCard:
 
 @dataclass(frozen=True, eq=False)
 class ClusterTermTable:
-    """How frequent the strongest terms are in each cluster.
-
-    Parameters
-    ----------
-    terms : sequence of str
-    clusters : sequence of int
-        Numbers of the clusters of the columns.
-    shares : ndarray of shape (n_terms, n_clusters)
-    patches : sequence of sequences of bytes, default=()
-        Regions of images for each term, PNG or JPEG files.
-    """
+    """How frequent the strongest terms are in each cluster."""
 
     terms: Sequence[str]
-    clusters: Sequence[int]
-    shares: NDArray[np.float64]
-    patches: Sequence[Sequence[bytes]] = ()
+    clusters: Sequence[int]  # numbers of the clusters of the columns
+    shares: NDArray[np.float64]  # terms x clusters
+    patches: Sequence[Sequence[bytes]] = ()  # regions of images for each term, PNG or JPEG files
 
 
 @dataclass(frozen=True, eq=False)
 class ClusterSummary:
     """Clusters of a collection, for its report.
 
-    Parameters
-    ----------
-    cards : sequence of ClusterCard
-        All clusters, by their numbers.
-    method : str
-    shares_of : {"words", "frequencies", "groups", "columns"}
-        What the numbers beside terms are.
-    n_items : int
-    n_unknown : int, default=0
-        Items without words, which are in no cluster.
-    numbers : ClusterNumbers or None, default=None
-        Evidence for their number, if it was suggested.
-    agreement : (float, float, int, int) or None, default=None
-        With labels that were not used: normalised mutual information, adjusted Rand index, items, classes.
-    points : ndarray of shape (n, 2), default=empty
-        Some items on the map, about 1 from their mean.
-    point_clusters : ndarray of shape (n,), default=empty
-    table : ClusterTermTable or None, default=None
-
-    Examples
-    --------
     >>> from bagwise.app.report.clusters import ClusterCard, ClusterSummary, about_clusters
     >>> summary = ClusterSummary([ClusterCard(0, "key, chip", 7, 0.5, 0.9)], "kmeans", "words", 7)
     >>> "".join(about_clusters(summary)[0])
     '7 items in 1 cluster, found without labels.'
     """
 
-    cards: Sequence[ClusterCard]
+    cards: Sequence[ClusterCard]  # all clusters, by their numbers
     method: str
-    shares_of: str
+    shares_of: str  # what the numbers beside terms are: "words", "frequencies", "groups" or "columns"
     n_items: int
-    n_unknown: int = 0
-    numbers: ClusterNumbers | None = None
+    n_unknown: int = 0  # items without words, which are in no cluster
+    numbers: ClusterNumbers | None = None  # evidence for their number, if it was suggested
+    # with labels that were not used: normalised mutual information, adjusted Rand index, items, classes
     agreement: tuple[float, float, int, int] | None = None
+    # some items on the map, about 1 from their mean
     points: NDArray[np.float32] = field(default_factory=lambda: np.zeros((0, 2), np.float32))
     point_clusters: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
     table: ClusterTermTable | None = None

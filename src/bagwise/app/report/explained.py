@@ -100,18 +100,10 @@ def spread_weights(
     *,
     smooth: bool = False,
 ) -> NDArray[np.float64]:
-    """Spread the weight of each patch evenly over its pixels: an array whose sum is that of the weights.
+    """Spread the weight of each patch (x, y, side, weight) over its pixels: an array whose sum is that of the weights.
 
-    Parameters
-    ----------
-    height, width : int
-        Of the array.
-    patches : sequence of (x, y, side, weight)
-    scale : float, default=1.0
-        Pixels of the array per pixel of the patches. A patch that is smaller than a pixel covers one.
-    smooth : bool, default=False
-        Whether the weight falls linearly from the centre of a patch, to 0 at two thirds of a side from it: the sum of
-        patches on a grid has no edges then.
+    The array has `scale` pixels per pixel of the patches; a patch that is smaller than a pixel covers one. If `smooth`,
+    weights fall linearly to 0 at two thirds of a side from the centre: patches on a grid have a sum without edges then.
     """
     x, y, sides, weights = np.array(patches, np.float64).reshape(-1, 4).T
     if smooth:

@@ -26,11 +26,11 @@ from bagwise._utils.memory import check_memory
 from bagwise.bags import Bags
 from bagwise.codebooks.batches import as_batches
 from bagwise.codebooks.kmeans import learn_codebook
-from bagwise.codebooks.manifold.fisher import fisher_vectors
 from bagwise.codebooks.manifold.learning import METRICS, SoftHistograms, learn_words
 from bagwise.codebooks.manifold.target import (
     LAPLACIANS,
     TARGETS,
+    fisher_vectors,
     given_target,
     learn_target,
     mixed_distances,
