@@ -257,21 +257,27 @@ def test_criteria_of_neighbours_use_the_whole_sample(client, sources, monkeypatc
 
 @pytest.mark.parametrize("n_classes", [2, 5])
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
-def test_svms_from_sums(n_classes, form):
+@pytest.mark.parametrize("weights", [None, [0.2, 3.0, 1.0, 0.5, 2.0]])
+def test_svms_from_sums(n_classes, form, weights):
     rng = np.random.default_rng(1)
     X, y = topic_counts(rng, 200, 40, n_topics=5)
     y = rng.integers(0, n_classes, len(y)) if n_classes > 2 else y
     X = np.sqrt(X / X.sum(axis=1, keepdims=True))
-    svm = LinearSVC(C=3.0, tol=1e-10, max_iter=10**6, random_state=0).fit(X, y)
+    weights = None if weights is None else np.array(weights[:n_classes])
+    how = {} if weights is None else {"class_weight": dict(enumerate(weights))}
+    svm = LinearSVC(C=3.0, tol=1e-10, max_iter=10**6, random_state=0, **how).fit(X, y)
     for cuts in ([], [50], [1, 120, 121]):
         parts = [[(form(X[rows]), y[rows])] for rows in np.split(np.arange(200), cuts)]
-        coef, intercept = fit_svm(LocalExecutor(), parts, n_classes, 40, 3.0, tol=1e-8)
+        coef, intercept = fit_svm(LocalExecutor(), parts, n_classes, 40, 3.0, class_weights=weights, tol=1e-8)
         np.testing.assert_allclose(coef, svm.coef_, atol=5e-6)  # liblinear stops earlier: its loss is not below
         np.testing.assert_allclose(intercept, svm.intercept_, atol=5e-6)
-        assert _loss(X, y, coef, intercept, 3.0) <= _loss(X, y, svm.coef_, svm.intercept_, 3.0) + 1e-10
+        losses = [_loss(X, y, *found, 3.0, weights) for found in ((coef, intercept), (svm.coef_, svm.intercept_))]
+        assert losses[0] <= losses[1] + 1e-10
 
 
-def _loss(X, y, coef, intercept, C):
+def _loss(X, y, coef, intercept, C, weights):
     signs = np.where(y[:, np.newaxis] == (np.arange(len(coef)) if len(coef) > 1 else 1), 1, -1)
     slack = np.maximum(0, 1 - signs * (X @ coef.T + intercept))
-    return (np.square(coef).sum() + np.square(intercept).sum()) / 2 + C * np.square(slack).sum()
+    if weights is not None:  # in one class against the others, those of the class
+        C = C * np.where((signs > 0) | (len(coef) == 1), weights[y][:, np.newaxis], 1)
+    return (np.square(coef).sum() + np.square(intercept).sum()) / 2 + (C * np.square(slack)).sum()

@@ -246,6 +246,17 @@ class FitOptions:
         metavar="NUMBER",
         stage="groups",
     )
+    class_weight: str | None = option(
+        None,
+        "--class-weight",
+        help="What an error on an item costs classifiers: balanced, the less the more items its class has.",
+        rule=Choice(("balanced",)),
+        unset="every item counts the same",
+        details="As the parameter of scikit-learn's `LinearSVC`. The recall of small classes rises, and the error over "
+        "all items may rise with it.",
+        metavar="balanced",
+        stage="groups",
+    )
     folds: int = option(
         5,
         "--folds",

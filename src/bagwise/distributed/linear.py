@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -26,6 +26,7 @@ def fit_svm(
     n_features: int,
     C: float = 1.0,
     *,
+    class_weights: Values | None = None,
     tol: float = 1e-6,
     progress: Callable[[int, int], Any] | None = None,
 ) -> tuple[Values, Values]:
@@ -43,6 +44,9 @@ def fit_svm(
     n_classes : int
     n_features : int
     C : float, default=1.0
+    class_weights : ndarray of shape (n_classes,), default=None
+        Factors of C for items of each class. With more than two classes, as in liblinear, items have their factor where
+        their class is told from the others, and C elsewhere.
     tol : float, default=1e-6
         The norm of the gradient at the end, relative to 1 + |w|. The Hessian is at least the identity, so that this
         bounds the distance to the minimum as well.
@@ -77,7 +81,7 @@ def fit_svm(
     True
     """
     n_outputs = 1 if n_classes == 2 else n_classes
-    problem = _Problem(executor, parts, n_outputs, n_features + 1, C)
+    problem = _Problem(executor, parts, n_outputs, n_features + 1, C, class_weights)
     W = np.zeros((n_outputs, n_features + 1))
     loss, gradient, diagonal = problem.at(W, np.arange(n_outputs))
     first = np.linalg.norm(gradient, axis=1)
@@ -120,9 +124,12 @@ def _line_search(problem: _Problem, W: Any, loss: Any, gradient: Any, diagonal: 
 class _Problem:
     """The loss of all outputs, as sums over parts."""
 
-    def __init__(self, executor: Executor, parts: Sequence[Any], n_outputs: int, width: int, C: float) -> None:
+    def __init__(
+        self, executor: Executor, parts: Sequence[Any], n_outputs: int, width: int, C: float, weights: Values | None
+    ) -> None:
         self._executor, self._parts = executor, list(parts)
-        self._n_outputs, self._width, self._C = n_outputs, width, C
+        self._n_outputs, self._width = n_outputs, width
+        self._costs = _Costs(C, weights, n_outputs == 1)
 
     def _sum(self, function: Callable[..., Any], given: Any) -> Any:
         shared = self._executor.share(given)
@@ -130,7 +137,7 @@ class _Problem:
 
     def at(self, W: Values, outputs: NDArray[np.intp]) -> tuple[Values, Values, Values]:
         """Return the losses of some outputs, their gradients, and the diagonals of their Hessians."""
-        losses, gradients, diagonals = self._sum(_at, (W, outputs, self._n_outputs == 1, self._C))
+        losses, gradients, diagonals = self._sum(_at, (W, outputs, self._costs))
         return losses + 0.5 * np.square(W).sum(axis=1), gradients + W, diagonals + 1.0
 
     def newton_step(self, W: Values, gradients: Values, diagonals: Values, outputs: Any, wanted: Values) -> Values:
@@ -143,7 +150,7 @@ class _Problem:
             left = left[np.linalg.norm(r[left], axis=1) > wanted[left]]
             if not len(left):
                 break
-            (Hp,) = self._sum(_times_hessian, (W[outputs[left]], p[left], outputs[left], self._n_outputs == 1, self._C))
+            (Hp,) = self._sum(_times_hessian, (W[outputs[left]], p[left], outputs[left], self._costs))
             Hp += p[left]
             alpha = product[left] / (p[left] * Hp).sum(axis=1)
             d[left] += alpha[:, np.newaxis] * p[left]
@@ -155,9 +162,23 @@ class _Problem:
         return d
 
 
-def _signs(codes: NDArray[Any], outputs: NDArray[np.intp], two: bool) -> Values:
-    """Return 1 for items of the class of an output, and -1 for others."""
-    return np.where(codes[:, np.newaxis] == (np.ones(1) if two else outputs), 1.0, -1.0)
+class _Costs(NamedTuple):
+    """What an error on an item costs: C, times the weight of its class."""
+
+    C: float
+    weights: Values | None
+    two: bool  # classes, which have one output
+
+    def signs(self, codes: NDArray[Any], outputs: NDArray[np.intp]) -> Values:
+        """Return 1 for items of the class of an output, and -1 for others."""
+        return np.where(codes[:, np.newaxis] == (np.ones(1) if self.two else outputs), 1.0, -1.0)
+
+    def of(self, codes: NDArray[Any], signs: Values) -> Any:
+        """Return the costs of items for each output."""
+        if self.weights is None:
+            return self.C
+        own = self.C * self.weights[codes][:, np.newaxis]
+        return own if self.two else np.where(signs > 0, own, self.C)
 
 
 def _scores(X: Any, W: Values) -> Values:
@@ -170,12 +191,12 @@ def _transposed(X: Any, values: Values) -> Values:
 
 
 def _at(given: Any, batches: Any) -> tuple[Values, Values, Values]:
-    W, outputs, two, C = given
+    W, outputs, costs = given
     losses, gradients, diagonals = np.zeros(len(W)), np.zeros_like(W), np.zeros_like(W)
     for X, codes in batches:
-        y = _signs(codes, outputs, two)
-        slack = np.maximum(0.0, 1.0 - y * _scores(X, W))
-        losses += C * np.square(slack).sum(axis=0)
+        y = costs.signs(codes, outputs)
+        C, slack = costs.of(codes, y), np.maximum(0.0, 1.0 - y * _scores(X, W))
+        losses += (C * np.square(slack)).sum(axis=0)
         gradients += _transposed(X, -2.0 * C * y * slack)
         squares = X.multiply(X).tocsr() if sp.issparse(X) else np.square(X)
         diagonals += _transposed(squares, 2.0 * C * (slack > 0))
@@ -183,12 +204,12 @@ def _at(given: Any, batches: Any) -> tuple[Values, Values, Values]:
 
 
 def _times_hessian(given: Any, batches: Any) -> tuple[Values]:
-    W, V, outputs, two, C = given
+    W, V, outputs, costs = given
     total = np.zeros_like(W)
     for X, codes in batches:
-        both = _scores(X, np.vstack([W, V]))
-        inside = _signs(codes, outputs, two) * both[:, : len(W)] < 1.0
-        total += _transposed(X, 2.0 * C * inside * both[:, len(W) :])
+        both, y = _scores(X, np.vstack([W, V])), costs.signs(codes, outputs)
+        inside = y * both[:, : len(W)] < 1.0
+        total += _transposed(X, 2.0 * costs.of(codes, y) * inside * both[:, len(W) :])
     return (total,)
 
 

@@ -3,10 +3,14 @@
 import numpy as np
 import pytest
 from sklearn.metrics import precision_recall_fscore_support
+from sklearn.svm import LinearSVC
 
+from bagwise import Model
 from bagwise.app import FitOptions, evaluate_model, run_fit
 from bagwise.app.report import ConfusionMatrix
 from bagwise.app.report.sentences import most_confused
+from bagwise.app.training.method import fitting_svms
+from bagwise.distributed.executors import LocalExecutor
 from bagwise.sources import Collection
 from commands import as_json, bagwise
 from small_sources import texts, write_text_folder
@@ -87,3 +91,34 @@ def test_of_many_classes_the_worst_are_printed(tmp_path):
     matrix = ConfusionMatrix(fit["classes"], np.array(fit["confusion"]))
     assert "Most often confused with " in said
     assert [one["times"] for one in fit["by_class"]["confused"]] == [one.times for one in most_confused(matrix, 10)]
+
+
+@pytest.mark.parametrize("criterion", ["classifier", "aib"])
+def test_balanced_classes_raise_the_recall_of_small_ones(tmp_path, criterion):
+    items = rows(3, n_each=10)
+    fits = {
+        how: run_fit(items, FitOptions(n_groups=4, folds=3, criterion=criterion, class_weight=how))
+        for how in (None, "balanced")
+    }
+    recalls = {how: ConfusionMatrix("abc", fit.confusion(4)).by_class() for how, fit in fits.items()}
+    small = {how: np.mean([one.recall for one in classes[1:]]) for how, classes in recalls.items()}
+    assert small["balanced"] > small[None]
+    model = fits["balanced"].model.save(tmp_path / "m.bagwise")
+    assert Model.load(model).options["class_weight"] == "balanced"
+    if criterion == "aib":
+        model = fits["balanced"].model
+        svm = LinearSVC(C=1.0, class_weight="balanced", dual=False, max_iter=3000)
+        with fitting_svms():
+            svm.fit(model.transform(items).astype(np.float64), fits["balanced"].codes)
+        np.testing.assert_allclose(model.head.coef, svm.coef_, rtol=1e-5, atol=1e-5)
+
+
+def test_balanced_classes_in_partitions(tmp_path):
+    """One classifier by liblinear, the other from sums over blocks."""
+    items = rows(3, n_each=10)
+    how = FitOptions(n_groups=4, folds=0, criterion="aib", class_weight="balanced")
+    whole = run_fit(items, how).model
+    parts = run_fit(items, how.with_changes(memory_limit=1, partition=7), client=LocalExecutor()).model
+    np.testing.assert_allclose(parts.head.coef, whole.head.coef, atol=1e-3)
+    plain = run_fit(items, how.with_changes(class_weight=None)).model
+    assert abs(plain.head.coef - whole.head.coef).max() > 0.02

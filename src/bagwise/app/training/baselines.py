@@ -139,7 +139,9 @@ def _pooled_errors(
     from bagwise.app.training.method import fitting_svms
 
     def error(train: NDArray[np.intp], test: NDArray[np.intp]) -> float:
-        model = make_pipeline(StandardScaler(), LogisticRegression(C=options.C, max_iter=1000))
+        model = make_pipeline(
+            StandardScaler(), LogisticRegression(C=options.C, class_weight=options.class_weight, max_iter=1000)
+        )
         return float(np.mean(model.fit(pooled[train], codes[train]).predict(pooled[test]) != codes[test]))
 
     with fitting_svms():

@@ -26,6 +26,7 @@ def fit_model(
     analyzer: str = "auto",
     ngrams: int | None = None,
     C: float = 1.0,
+    class_weight: str | None = None,
     folds: int = 5,
     modality: str = "auto",
     image: str | None = None,

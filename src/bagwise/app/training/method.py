@@ -265,7 +265,8 @@ def make_svm(options: FitOptions) -> LinearSVC:
     It is solved in the primal, which draws no random numbers: liblinear has one generator per process, which fits in
     several threads would share.
     """
-    return LinearSVC(C=options.C, dual=False, random_state=options.random_state, max_iter=3000)
+    how: dict[str, Any] = {"C": options.C, "class_weight": options.class_weight, "random_state": options.random_state}
+    return LinearSVC(dual=False, max_iter=3000, **how)
 
 
 def folds_of(codes: NDArray[np.int64], options: FitOptions) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:

@@ -416,7 +416,11 @@ def fit_linear(
 ) -> tuple[Values, Values]:
     """Train a linear SVM on blocks of batches: one by liblinear, more by `fit_svm`; returns weights and intercepts."""
     if len(blocks) > 1:
-        return fit_svm(executor, blocks, n_classes, n_features, options.C, progress=progress)
+        weights = None
+        if options.class_weight is not None:
+            (sizes,) = executor.map_reduce(partial(_class_sizes, n_classes), _add, blocks)
+            weights = sizes.sum() / (np.count_nonzero(sizes) * np.maximum(sizes, 1))
+        return fit_svm(executor, blocks, n_classes, n_features, options.C, class_weights=weights, progress=progress)
     (block,) = executor.gather(blocks)
     matrices, codes = zip(*block, strict=True)
     X = matrices[0]
@@ -426,6 +430,10 @@ def fit_linear(
     svm = make_svm(options).fit(X, np.concatenate(codes))
     progress(1, 1)
     return svm.coef_, svm.intercept_
+
+
+def _class_sizes(n_classes: int, block: Any) -> tuple[NDArray[np.int64]]:
+    return (np.sum([np.bincount(codes, minlength=n_classes) for _, codes in block], axis=0),)
 
 
 def _matrix(part: Part) -> Any:

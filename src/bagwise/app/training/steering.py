@@ -72,7 +72,7 @@ class Steering:
     Parameters
     ----------
     model : Model
-        With classes and one grouping. Its options have the criterion and C.
+        With classes and one grouping. Its options have the criterion, C and weights of classes.
     folds : FoldModels
         Of the model before edits.
     words : CSR array or ndarray of shape (n_tested, n_cells * d)
@@ -109,8 +109,8 @@ class Steering:
         criterion = str(model.options.get("criterion", ""))
         scaling = None if model.column_shift is None else Scaling(model.column_shift)
         self.method = Method(criterion, "", None, scaling=scaling)
-        names = {"C": FitOptions.C, "random_state": FitOptions.random_state}
-        self.options = FitOptions(**{name: model.options.get(name, default) for name, default in names.items()})
+        names = ("C", "class_weight", "random_state")
+        self.options = FitOptions(**{name: model.options.get(name, getattr(FitOptions, name)) for name in names})
         of_item, own = folds.of_item[folds.tested], self.original
         trained = own.heads if not model.edits or model.unedited is None else model.unedited.trained
         tested = [np.flatnonzero(of_item == fold) for fold in range(len(folds))]
