@@ -137,7 +137,7 @@ def edited_model():
     """Texts whose groups were edited, with statistics of groups."""
     model = weighted_text_model(np.random.default_rng(0))
     by_aib = Hierarchy(8, model.hierarchy.merges, model.hierarchy.scores, "aib")
-    statistics = GroupStatistics("aib", np.random.default_rng(1).random((8, 2)))
+    statistics = GroupStatistics("aib", np.random.default_rng(1).random((8, 2)), 8)
     model = dataclasses.replace(model, hierarchy=by_aib, group_statistics=statistics)
     words = max(model.groups(), key=len)[:2].tolist()
     return model.apply(

@@ -12,13 +12,16 @@ from bagwise.merging.criteria import NAMED_CRITERIA
 from bagwise.merging.criteria.base import TraceRatio
 from bagwise.merging.edits import linked_groups, merge_allowed, pooled, statistics_of
 from bagwise.merging.engine import Engine, merge
-from bagwise.merging.group_statistics import PAIRS, SUMS, GroupStatistics
+from bagwise.merging.group_statistics import GroupStatistics
 from bagwise.merging.refining import merge_refined
 from bagwise.merging.regrouping import joined_sets
 from bagwise.merging.rows import DenseRows
 from bagwise.merging.scoring import Information, WeightLoss
 from model_cases import random_hierarchy
 
+SUMS, PAIRS = (
+    [name for name, kind in NAMED_CRITERIA.items() if kind.edits_from == kept] for kept in ("states", "pairs")
+)
 NONE = np.empty((0, 2), dtype=np.int64)
 
 
@@ -99,14 +102,15 @@ def test_groups_by_a_classifier_are_refined_as_without_constraints():
 
 
 def test_parts_of_a_group_share_its_statistics_by_mass():
-    kept = GroupStatistics("aib", [[3.0, 1.0], [2.0, 2.0]])
+    kept = GroupStatistics("aib", [[3.0, 1.0], [2.0, 2.0]], 2)
     found = pooled(kept, np.array([0, 0, 0, 1, 1]), np.array([0, 1, 0, 2, 2]), np.array([1.0, 2.0, 1.0, 0.0, 0.0]))
     np.testing.assert_allclose(found.states, [[1.5, 0.5], [1.5, 0.5], [2.0, 2.0]])
-    pairs = GroupStatistics("csm", [[4.0, 1.0, 9.0], [4.0, 2.0, 16.0]])
-    found = pooled(pairs, np.array([0, 0, 1]), np.array([0, 1, 1]), np.array([1.0, 3.0, 1.0]))
-    x = np.array([[0.25, 0.0], [0.75, 1.0]])
-    np.testing.assert_allclose(found.A, x @ [[4, 1], [1, 9]] @ x.T)
-    np.testing.assert_allclose(found.B, x @ [[4, 2], [2, 16]] @ x.T)
+    A, B = np.array([[[4, 1, 2], [1, 9, 0], [2, 0, 1]], [[4, 2, 1], [2, 16, 1], [1, 1, 3]]])
+    pairs = GroupStatistics("csm", [A[np.triu_indices(3)], B[np.triu_indices(3)]], 3)
+    found = pooled(pairs, np.array([0, 0, 1, 2]), np.array([0, 1, 1, 2]), np.array([1.0, 3.0, 1.0, 1.0]))
+    x = np.array([[0.25, 0.0, 0.0], [0.75, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    np.testing.assert_allclose(found.A, x @ A @ x.T)
+    np.testing.assert_allclose(found.B, x @ B @ x.T)
 
 
 def slow_merges(score, n, refused, held, closed, n_groups):
@@ -262,36 +266,49 @@ def test_groups_to_begin_with_satisfy_all_links(seed):
 
 
 def test_which_statistics_are_kept():
-    # models are read without loading criteria
-    for names, kept in ((SUMS, "states"), (PAIRS, "pairs")):
-        assert {*names} == {name for name, kind in NAMED_CRITERIA.items() if kind.edits_from == kept}
     assert {*PAIRS} == {name for name, kind in NAMED_CRITERIA.items() if issubclass(kind, TraceRatio)}
     X, y = data(d=12)
     for criterion in ("mmi", "uvd", "gml", "linkage"):
         engine = Engine(criterion).load(X, y)
         assert statistics_of(engine, engine.run(1)) is None
+    for n_words, of_pairs in ((1, True), (2, None), (3, True), (12, True)):
+        engine = Engine("csm").load(X[:, :n_words], y)
+        kept = statistics_of(engine, engine.run(1))
+        assert (None if kept is None else kept.of_pairs) == of_pairs
     wide = np.random.default_rng(0).random((5, 300))
-    assert (
-        GroupStatistics.of_states("aib", Information(wide).states, random_hierarchy(5, np.random.default_rng(0)))
-        is None
-    )
+    assert GroupStatistics.of_states(random_hierarchy(5, np.random.default_rng(0)), Information(wide).states) is None
+
+
+@pytest.mark.parametrize(
+    ("values", "n_groups", "message"),
+    [
+        ([[1.0, np.nan]], 1, "finite numbers"),
+        ([["a", "b"]], 1, "finite numbers"),
+        ([1.0, 2.0], 1, "two dimensions"),
+        ([[-1.0, 1.0]], 1, "must not be negative; got -1"),
+        ([[1.0]], 1, r"\(n, 2 to 256\) .* got \(1, 1\) for n=1"),
+        ([[1.0, 2.0]], 2, r"got \(1, 2\) for n=2"),
+        (np.ones((1001, 2)), 1001, r"of n groups, at most 1000, .* got \(1001, 2\)"),
+        (np.ones((2, 4)), 3, r"\(2, n \(n \+ 1\) / 2\)"),
+        (np.ones((3, 3)), 2, r"\(2, n \(n \+ 1\) / 2\)"),
+    ],
+)
+def test_statistics_that_cannot_be_are_refused(values, n_groups, message):
+    with pytest.raises(BagwiseError, match=message):
+        GroupStatistics("aib", values, n_groups)
 
 
 @pytest.mark.parametrize(
     ("criterion", "values", "message"),
     [
-        ("mmi", [[1.0, 2.0]], "kept for the criteria aib"),
-        ("aib", [[1.0, np.nan]], "finite numbers"),
-        ("aib", [["a", "b"]], "finite numbers"),
-        ("aib", [1.0, 2.0], "two dimensions"),
-        ("aib", [[1.0, -1.0]], "must not be negative; got -1"),
-        ("classifier", [[-1.0, 1.0]], "must not be negative; got -1"),
-        ("aib", [[1.0]], r"shape \(n, 2 to 256\) .* got \(1, 1\)"),
-        ("aib", np.ones((1001, 2)), r"for n from 1 to 1000 groups; got \(1001, 2\)"),
-        ("csm", np.ones((2, 4)), r"shape \(2, n \(n \+ 1\) / 2\)"),
-        ("csm", np.ones((3, 3)), r"shape \(2, n \(n \+ 1\) / 2\)"),
+        ("mmi", np.ones((3, 2)), r"by the criterion 'mmi' cannot be merged again from statistics of shape \(3, 2\)"),
+        ("csm", np.ones((3, 2)), "cannot be merged again"),
+        ("aib", np.ones((2, 6)), "cannot be merged again"),
+        ("aib", [[1, -1]] * 3, "Counts must not be negative"),
+        ("mlt", [[1, -1]] * 3, "Counts must not be negative"),
     ],
 )
-def test_statistics_that_cannot_be_are_refused(criterion, values, message):
+def test_statistics_of_a_damaged_file_merge_nothing(criterion, values, message):
+    groups = np.arange(3)
     with pytest.raises(BagwiseError, match=message):
-        GroupStatistics(criterion, values)
+        merge_allowed(pooled(GroupStatistics(criterion, values, 3), groups, groups, np.ones(3)), NONE)

@@ -19,6 +19,7 @@ from bagwise._utils.memory import readable_size, resolve_limit
 from bagwise._utils.validation import check_array, refuse_dates
 from bagwise.errors import BagwiseError
 from bagwise.merging.clusterings import Clusterings, sampled_rows
+from bagwise.merging.criteria import NAMED_CRITERIA
 from bagwise.merging.criteria.clusters import Clusters
 from bagwise.merging.pooling import pool
 from bagwise.merging.scaling import find_scaling
@@ -102,9 +103,10 @@ def _check_fits(number: int, shape: tuple[int, int], chunk_bytes: int, result: R
     if limit is None or need <= limit:
         return
     matrices = f", with {_ALIVE} matrices of {shape[1]} x {shape[1]} words," if result.per_pair else ""
-    fewer = (
-        " fewer words, sparse chunks, a criterion that needs no Gram matrix ('aib', 'mlt')," if result.per_pair else ""
-    )
+    needs = {name: known.sums_needed for name, known in NAMED_CRITERIA.items()}
+    without = [repr(name) for name, parts in needs.items() if parts is not None and "gram" not in parts]
+    fewer = f" fewer words, sparse chunks, a criterion that needs no Gram matrix ({', '.join(without)}),"
+    fewer = fewer if result.per_pair else ""
     raise BagwiseError(
         f"Chunk {number}, {shape[0]} samples of {shape[1]} words{matrices} takes {readable_size(need)} in float64; the "
         f"limit is {readable_size(limit)} ({origin}). Ways out: smaller chunks, X.rechunk({{0: n}}),{fewer} workers "

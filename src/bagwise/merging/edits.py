@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from copy import copy
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -37,10 +38,13 @@ def statistics_of(engine: Engine, hierarchy: Hierarchy) -> GroupStatistics | Non
     if name not in NAMED_CRITERIA or kept is None or hierarchy.min_groups > MOST_GROUPS:
         return None
     if kept == "states":
-        return GroupStatistics.of_states(name, engine.data.scoring().states, hierarchy)
+        return GroupStatistics.of_states(hierarchy, engine.data.scoring().states)
     labels = base_groups(hierarchy)
-    upper = np.triu_indices(labels.max() + 1)
-    return GroupStatistics(name, np.stack([matrix[upper] for matrix in engine.data.matrices_of(labels)]))
+    n = int(labels.max()) + 1
+    if n == 2:
+        return None
+    upper = np.triu_indices(n)
+    return GroupStatistics.of(hierarchy, np.stack([matrix[upper] for matrix in engine.data.matrices_of(labels)]))
 
 
 def pooled(statistics: GroupStatistics, base: Words, labels: Words, mass: NDArray[np.float64]) -> Groups:
@@ -58,8 +62,14 @@ def pooled(statistics: GroupStatistics, base: Words, labels: Words, mass: NDArra
     totals, sizes = np.bincount(base, mass, n), np.bincount(base, minlength=n)
     weights = np.where(totals[base] > 0, mass / np.where(totals > 0, totals, 1.0)[base], 1 / sizes[base])
     shares = sp.csr_array((weights, (labels, base)), shape=(labels.max() + 1, n))
+    criterion: Any = NAMED_CRITERIA.get(statistics.criterion)
+    if criterion is None or criterion.edits_from != ("pairs" if statistics.of_pairs else "states"):
+        raise BagwiseError(
+            f"Groups by the criterion {statistics.criterion!r:.50} cannot be merged again from statistics of shape "
+            f"{values.shape}. Use join, move and split, or fit the model again."
+        )
     if not statistics.of_pairs:
-        return _joined(NAMED_CRITERIA[statistics.criterion].scoring_of(values), shares)
+        return _joined(criterion.scoring_of(values), shares)
     matrices = np.zeros((2, n, n))
     rows, columns = np.triu_indices(n)
     matrices[:, rows, columns] = matrices[:, columns, rows] = values

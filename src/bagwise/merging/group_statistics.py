@@ -13,8 +13,6 @@ from bagwise.merging.hierarchy import Hierarchy
 
 __all__ = ["GroupStatistics"]
 
-# Criteria whose groups have states that add up, and those that have A and B.
-SUMS, PAIRS = ("aib", "classifier", "clusters", "mlt"), ("csm", "lde", "lpp", "mfa", "nda", "semi_supervised")
 # Groups whose statistics are kept, and numbers of each.
 MOST_GROUPS, MOST_COLUMNS = 1000, 256
 
@@ -27,64 +25,65 @@ class GroupStatistics:
     ----------
     criterion : str
     values : array-like
-        For "aib", "classifier", "clusters" and "mlt" the states of groups, shape (n_groups, m), see `Scoring`. For
-        trace ratios the upper triangles of A and B row by row, shape (2, n_groups (n_groups + 1) / 2). Stored as
+        By additive criteria the states of groups, shape (n_groups, m), see `Scoring`. By trace ratios the upper
+        triangles of A and B row by row, shape (2, n_groups (n_groups + 1) / 2), unless there are two groups. Stored as
         float32.
+    n_groups : int
+        Number of groups; the hierarchy is cut there.
 
     Examples
     --------
     >>> from bagwise import Hierarchy
     >>> from bagwise.merging.group_statistics import GroupStatistics
-    >>> GroupStatistics.of_states("aib", [[0.1, 0.2], [0.3, 0.1], [0.1, 0.2]], Hierarchy(3, [[0, 2]], [0.5])).n_groups
-    3
+    >>> hierarchy = Hierarchy(3, [[0, 2]], [0.5], "aib")
+    >>> GroupStatistics.of_states(hierarchy, [[0.1, 0.2], [0.3, 0.1], [0.1, 0.2]]).of_pairs
+    False
     """
 
     criterion: str
     values: NDArray[np.float32]
+    n_groups: int
 
     def __post_init__(self) -> None:
-        values = np.asarray(self.values)
-        if self.criterion not in (*SUMS, *PAIRS):
-            names = ", ".join(sorted((*SUMS, *PAIRS)))
-            raise BagwiseError(f"Statistics of groups are kept for the criteria {names}; got {self.criterion!r:.50}.")
-        if values.ndim != 2 or values.dtype.kind not in "iuf" or not np.isfinite(values).all():
-            raise BagwiseError(f"Statistics of groups must be finite numbers in two dimensions; got {values!r:.100}.")
-        held = np.array(values, dtype=np.float32, order="C")
-        held.setflags(write=False)
-        object.__setattr__(self, "values", held)
-        n, m = values.shape
-        fits = n == 2 and self.n_groups * (self.n_groups + 1) // 2 == m if self.of_pairs else 1 < m <= MOST_COLUMNS
-        if not fits or not 1 <= self.n_groups <= MOST_GROUPS:
-            shape = "(2, n (n + 1) / 2)" if self.of_pairs else f"(n, 2 to {MOST_COLUMNS})"
-            accepted = f"of shape {shape} for n from 1 to {MOST_GROUPS} groups"
-            raise BagwiseError(f"Statistics of {self.criterion!r} must be {accepted}; got {values.shape}.")
-        counts = held[:, :1] if self.criterion == "classifier" else held
-        if not self.of_pairs and counts.min() < 0:
-            raise BagwiseError(f"Masses and counts of groups must not be negative; got {counts.min():g}.")
+        numbers = np.asarray(self.values)
+        if numbers.ndim != 2 or numbers.dtype.kind not in "iuf" or not np.isfinite(numbers).all():
+            raise BagwiseError(f"Statistics of groups must be finite numbers in two dimensions; got {numbers!r:.100}.")
+        values = np.array(numbers, dtype=np.float32, order="C")
+        values.setflags(write=False)
+        object.__setattr__(self, "values", values)
+        (n, m), n_groups = values.shape, self.n_groups
+        if not 1 <= n_groups <= MOST_GROUPS or not (self.of_pairs or (n == n_groups and 1 < m <= MOST_COLUMNS)):
+            raise BagwiseError(
+                f"Statistics of n groups, at most {MOST_GROUPS}, must be of shape (n, 2 to {MOST_COLUMNS}) or "
+                f"(2, n (n + 1) / 2); got {values.shape} for n={n_groups}."
+            )
+        if not self.of_pairs and values[:, 0].min() < 0:  # whatever follows it in a state
+            raise BagwiseError(f"Masses and counts of groups must not be negative; got {values[:, 0].min():g}.")
 
     @classmethod
-    def of_states(cls, criterion: str, states: Any, hierarchy: Hierarchy) -> Self | None:
+    def of(cls, hierarchy: Hierarchy, values: Any) -> Self:
+        """Make the statistics of the groups of a hierarchy, at the cut where they are kept."""
+        return cls(hierarchy.criterion, values, base_size(hierarchy))
+
+    @classmethod
+    def of_states(cls, hierarchy: Hierarchy, states: Any) -> Self | None:
         """Sum the states of words over the groups of a cut; None if they are too wide to be kept, or of one cluster."""
-        labels, given = base_groups(hierarchy), np.asarray(states)
-        if not 1 < given.shape[1] <= MOST_COLUMNS or hierarchy.min_groups > MOST_GROUPS:
+        labels, columns = base_groups(hierarchy), np.asarray(states).T
+        if not 1 < len(columns) <= MOST_COLUMNS or hierarchy.min_groups > MOST_GROUPS:
             return None
-        return cls(criterion, np.stack([np.bincount(labels, column) for column in given.T], axis=1))
+        return cls.of(hierarchy, np.stack([np.bincount(labels, column) for column in columns], axis=1))
 
     @property
     def of_pairs(self) -> bool:
-        """Whether there are matrices over pairs of groups."""
-        return self.criterion in PAIRS
-
-    @property
-    def n_groups(self) -> int:
-        """Number of groups; the hierarchy is cut there."""
-        m = self.values.shape[1]
-        return int(np.sqrt(2 * m + 0.25) - 0.5) if self.of_pairs else len(self.values)
+        """Whether there are matrices over pairs of groups, and not their states."""
+        n = self.n_groups
+        return n != 2 and self.values.shape == (2, n * (n + 1) // 2)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, GroupStatistics):
             return NotImplemented
-        return self.criterion == other.criterion and np.array_equal(self.values, other.values)
+        same = (self.criterion, self.n_groups) == (other.criterion, other.n_groups)
+        return same and np.array_equal(self.values, other.values)
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -431,7 +431,7 @@ def test_names_of_links_and_statistics_that_do_not_fit():
         shared = np.intersect1d(edited.groups()[number], model.groups()[old])
         assert 2 * len(shared) > len(np.union1d(edited.groups()[number], model.groups()[old]))
     with pytest.raises(BagwiseError, match=r"the criterion and the number .* \('aib', 60\); got \('aib', 59\)"):
-        dataclasses.replace(model, group_statistics=GroupStatistics("aib", np.ones((59, 4))))
+        dataclasses.replace(model, group_statistics=GroupStatistics("aib", np.ones((59, 4)), 59))
     with pytest.raises(BagwiseError, match="GroupStatistics or None"):
         dataclasses.replace(model, group_statistics=[1])
     assert model.trim().group_statistics is None

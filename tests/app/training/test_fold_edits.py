@@ -27,7 +27,7 @@ def merged(seed):
     random = np.random.default_rng(seed)
     mass, weights = random.random(D) + 0.1, random.normal(size=(D, 3))
     hierarchy = merge_refined(mass, weights, "classifier", 8)
-    return hierarchy, GroupStatistics.of_states("classifier", WeightLoss(mass, weights).states, hierarchy)
+    return hierarchy, GroupStatistics.of_states(hierarchy, WeightLoss(mass, weights).states)
 
 
 def model_of(hierarchy, statistics):

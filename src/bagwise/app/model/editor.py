@@ -14,7 +14,7 @@ from bagwise.app.model.compact import groups_of
 from bagwise.app.model.cutting import word_mass
 from bagwise.app.model.groups import checked_group_names, like_names, passed_names, same_names
 from bagwise.errors import BagwiseError
-from bagwise.merging.group_statistics import MOST_GROUPS, PAIRS, SUMS, GroupStatistics, base_groups, base_size
+from bagwise.merging.group_statistics import MOST_GROUPS, GroupStatistics, base_groups, base_size
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.regrouping import joined_sets, regroup
 
@@ -169,7 +169,8 @@ class GroupEditor:
         self, state: EditState, finer: Hierarchy, labels: Words, held: Sequence[int], closed: Sequence[int]
     ) -> Hierarchy:
         """Merge the groups that a hierarchy ends with under the links, from the statistics that the model keeps."""
-        from bagwise.merging.edits import merge_allowed, pooled  # deferred: it loads compiled code
+        from bagwise.merging.edits import merge_allowed, pooled  # deferred: they load compiled code
+        from bagwise.merging.scoring import WeightLoss
 
         model = self._original
         groups = pooled(self._statistics(), base_groups(model.hierarchy), labels, word_mass(model))
@@ -177,7 +178,7 @@ class GroupEditor:
         refused = np.array(pairs, dtype=np.int64).reshape(-1, 2)
         merged = merge_allowed(groups, refused, held, closed, state.n_groups)
         scores = merged.scores
-        if model.hierarchy.criterion == "classifier":  # statistics begin at 0, without what their groups have lost
+        if isinstance(groups, WeightLoss):  # its score begins at 0, without what the groups have lost
             before = model.hierarchy.n_words - base_size(model.hierarchy)
             scores = scores + (model.hierarchy.scores[before - 1] if before else 0.0)
         firsts = np.unique(labels, return_index=True)[1]
@@ -210,10 +211,12 @@ class GroupEditor:
 
     def _statistics(self) -> GroupStatistics:
         if self._original.group_statistics is None:
+            from bagwise.merging.criteria import NAMED_CRITERIA  # deferred: it loads compiled code
+
+            names = ", ".join(name for name, criterion in NAMED_CRITERIA.items() if criterion.edits_from is not None)
             raise BagwiseError(
-                f"This model keeps no statistics to merge groups again from: only models by the criteria "
-                f"{', '.join((*SUMS, *PAIRS))} with one vocabulary do, unless they were trimmed. Use join, move "
-                "and split, or fit it again."
+                f"This model keeps no statistics to merge groups again from: only models by the criteria {names} with "
+                "one vocabulary do, unless they were trimmed. Use join, move and split, or fit it again."
             )
         return self._original.group_statistics
 

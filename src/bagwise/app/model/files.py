@@ -289,9 +289,11 @@ def _parameters(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dic
     if "network" in tensors:
         descriptor = _with_embedded(descriptor or [], tensors["network"])
     path = _path(header["path"])
+    hierarchy = Hierarchy(header["vocabulary_size"], tensors["merges"], tensors["scores"], header["criterion"])
+    edited = _edits(header, tensors) if header["unedited"] is not None or "edits" in tensors else {}
     return {
         "modality": header["items"],
-        "hierarchy": Hierarchy(header["vocabulary_size"], tensors["merges"], tensors["scores"], header["criterion"]),
+        "hierarchy": hierarchy,
         "n_groups": header["n_words"],
         "descriptor": descriptor,
         "codebook": [tensors[name] for name in codebook_names(header["vocabularies"]) if name in tensors] or None,
@@ -313,9 +315,9 @@ def _parameters(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dic
         "calibration": _by_number(header["calibration"]),
         "path": path,
         "item_hashes": tensors.get("item_hashes"),
-        "group_statistics": _statistics(header["criterion"], tensors),
+        "group_statistics": _statistics(edited["unedited"].hierarchy if edited else hierarchy, tensors),
         "quantized": any(name.endswith("_scale") for name in tensors),
-        **(_edits(header, tensors) if header["unedited"] is not None or "edits" in tensors else {}),
+        **edited,
         "options": header["options"],
         "provenance": header["provenance"],
     }
@@ -366,12 +368,12 @@ def _edits(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dict[str
     return {"edits": edits, "unedited": unedited}
 
 
-def _statistics(criterion: str, tensors: dict[str, NDArray[Any]]) -> GroupStatistics | None:
+def _statistics(hierarchy: Hierarchy, tensors: dict[str, NDArray[Any]]) -> GroupStatistics | None:
     """Return statistics of groups, if there are any; `GroupStatistics` checks their shape."""
-    held = tensors.get("statistics")
-    wanted = {} if held is None else {"statistics": ("<f4", (*held.shape, 1, 1)[:2])}
+    values = tensors.get("statistics")
+    wanted = {} if values is None else {"statistics": ("<f4", (*values.shape, 1, 1)[:2])}
     _check_forms(tensors, wanted, ("statistics",))
-    return None if held is None else GroupStatistics(criterion, held)
+    return None if values is None else GroupStatistics.of(hierarchy, values)
 
 
 def _check_forms(tensors: dict[str, NDArray[Any]], wanted: dict[str, Any], begin: tuple[str, ...]) -> None:

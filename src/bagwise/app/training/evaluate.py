@@ -351,7 +351,7 @@ def advised_criteria(default: Method, modality: str, n_classes: int) -> tuple[li
             continue
         if not criterion.supervised:
             left_out[name] = "uses no labels"
-        elif name == "mlt":
+        elif default.scaling is not None and criterion.non_negative and not criterion.scales_measurements:
             left_out[name] = "for counts, not for measurements"
         elif issubclass(criterion, TraceRatio):
             is_like = "like csm" if "csm" in names else "for two classes of images or videos"

@@ -15,7 +15,7 @@ from bagwise._utils.memory import readable_size
 from bagwise.app.model.editing import unedited_model
 from bagwise.app.model.model import Head, Model
 from bagwise.errors import BagwiseError
-from bagwise.merging.group_statistics import GroupStatistics, base_size
+from bagwise.merging.group_statistics import GroupStatistics
 from bagwise.merging.hierarchy import Hierarchy
 
 if TYPE_CHECKING:
@@ -178,11 +178,9 @@ class FoldModels:
                 own, rest = rest[:n], rest[n:]
                 heads[-1][size] = Head(own[:-n_classes].reshape(n_classes, -1), own[-n_classes:])
         statistics = []
-        for a, b in shapes:
-            own, values = values[: a * b], values[a * b :]
-            statistics.append(GroupStatistics(original.hierarchy.criterion, own.reshape(a, b)))
-            if statistics[-1].n_groups != base_size(hierarchies[len(statistics) - 1]):
-                raise BagwiseError(f"its folds have statistics of {statistics[-1].n_groups} groups.")
+        for hierarchy, (a, b) in zip(hierarchies, shapes, strict=False):  # of all folds or none
+            numbers, values = values[: a * b], values[a * b :]
+            statistics.append(GroupStatistics.of(hierarchy, numbers.reshape(a, b)))
         return cls(tuple(hierarchies), tuple(heads), tuple(statistics), folds, header["n_items"])
 
 

@@ -54,7 +54,7 @@ class LearnedGroups(NamedTuple):
         hierarchy = Hierarchy(n_words, given["merges"], given["scores"], from_json(given["criterion"]))
         heads = {size: Head(given[f"coef {size}"], given[f"intercept {size}"]) for size in from_json(given["sizes"])}
         values = given.get("statistics")
-        return cls(hierarchy, heads, None if values is None else GroupStatistics(hierarchy.criterion, values))
+        return cls(hierarchy, heads, None if values is None else GroupStatistics.of(hierarchy, values))
 
 
 def learn_groups(

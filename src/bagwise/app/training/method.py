@@ -365,7 +365,7 @@ class FollowedPath:
     def statistics(self) -> GroupStatistics | None:
         """Return what is needed to merge its groups again."""
         states = WeightLoss(self.merged.mass, self.merged.coef.T).states
-        return GroupStatistics.of_states("classifier", states, self.hierarchy)
+        return GroupStatistics.of_states(self.hierarchy, states)
 
     def head(self, size: int) -> Head:
         """Return the classifier of a size, one row of weights per class."""

@@ -23,7 +23,7 @@ from bagwise.app.training.rows import PartedRows, exceeds, sample_items
 from bagwise.codebooks.pyramids import n_cells
 from bagwise.distributed.executors import Executor
 from bagwise.errors import BagwiseError, argument, parameter_name
-from bagwise.merging.criteria import resolve_criterion
+from bagwise.merging.criteria import NAMED_CRITERIA, resolve_criterion
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import Skipped
 
@@ -350,8 +350,9 @@ def class_names(collection: Collection, options: FitOptions, use_classes: bool =
     if options.criterion != "auto" and resolve_criterion(options.criterion).supervised:
         found = f"all {len(collection)} items are of the class {names[0]!r}" if names else "the items have no labels"
         found = found if use_classes else "labels are not used here"
+        unsupervised = ", ".join(f'"{name}"' for name, known in NAMED_CRITERIA.items() if not known.supervised)
         raise BagwiseError(
             f"The criterion {options.criterion!r} needs at least two classes, but {found}. Put items into one folder "
-            'per class, or use an unsupervised criterion: "clusters", "mmi", "lpp", "linkage".'
+            f"per class, or use an unsupervised criterion: {unsupervised}."
         )
     return ()

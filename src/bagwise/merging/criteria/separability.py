@@ -243,7 +243,7 @@ class SemiSupervised(TraceRatio):
         return any(isinstance(part, TraceRatio) and part.may_be_indefinite for part in parts)
 
     def structures(self, X: Any, y: NDArray[Any] | None, n_threads: int = 1) -> tuple[Structure, Structure]:  # noqa: D102
-        from bagwise.merging.criteria import resolve_criterion
+        from bagwise.merging.criteria import NAMED_CRITERIA, resolve_criterion
 
         labelled = np.flatnonzero(is_labelled(y))
         if len(labelled) == 0 and self.gamma == 0:
@@ -254,9 +254,11 @@ class SemiSupervised(TraceRatio):
         if len(labelled):
             supervised = resolve_criterion(self.criterion)
             if not isinstance(supervised, TraceRatio):
+                others = (kind for kind in NAMED_CRITERIA.values() if issubclass(kind, TraceRatio) and kind.supervised)
+                names = ", ".join(repr(kind.name) for kind in others if kind is not type(self))
                 raise BagwiseError(
-                    f"The criterion 'semi_supervised' combines trace ratios, and {supervised.name!r} is not one. "
-                    "Use 'csm', 'nda', 'mfa' or 'lde'."
+                    f"The criterion 'semi_supervised' combines trace ratios, and {supervised.name!r} is not one. Use "
+                    f"one of {names}."
                 )
             labels = np.array(np.asarray(y)[labelled].tolist())  # as known labels without missing ones
             parts.append((1.0, supervised.structures(X[labelled], labels, n_threads), labelled))
