@@ -69,10 +69,13 @@ def test_a_manifest_gives_what_was_listed(folder, tmp_path, source, ending):
     assert write_manifest(found, tmp_path / f"again{ending}").read_bytes() == path.read_bytes()
 
 
-def test_columns_of_a_manifest_that_are_not_used_are_told(folder):
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+def test_columns_of_a_manifest_that_are_not_used_are_told(folder, ending):
     listed = open_collection(folder / "texts")
     columns = {"url": [f"texts/{id}" for id in listed.ids], "species": listed.labels}
-    path = write_frame(pd.DataFrame(columns), folder / "species.csv")
+    path = write_frame(pd.DataFrame({**columns, "label": "x"}), folder / f"all{ending}")
+    assert open_collection(path).notes == ("The column 'species' is not used.",)
+    path = write_frame(pd.DataFrame(columns), folder / f"species{ending}")
     proposed, unused = open_collection(path).notes
     assert proposed.endswith("If 'species' holds the labels: label='species'")
     assert unused == "The column 'species' is not used."

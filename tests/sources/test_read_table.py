@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from bagwise import BagwiseError
 from bagwise.sources.contents import FileContent
-from bagwise.sources.item_tables import to_strings
+from bagwise.sources.item_tables import all_differ, to_strings
 from bagwise.sources.limits import Limits
 from bagwise.sources.read_table import Layout, read_table, table_names
 
@@ -221,6 +221,21 @@ def test_encodings_that_are_told_and_guessed(tmp_path, encoding):
     assert columns_of(table) == expected
     assert len(table.notes) == (encoding in texts)
     assert all(f"was read as {encoding}, a guess; encoding= chooses another" in note for note in table.notes)
+
+
+def test_columns_of_parquet_are_chosen(tmp_path):
+    pq.write_table(pa.table({"a": [1], "b": ["x"], "c": [{"d": 1}]}), tmp_path / "a.parquet")
+    table = read(tmp_path / "a.parquet", columns=("b",))
+    assert (table.names, table.left_out, [*table.unread]) == (["b"], ("a",), ["c"])
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
+def test_equal_values_are_seen(kind):
+    values = [b"", b"a", b"ab", b"ba", b"b", *(b"%d" % k for k in range(9000)), b"x" * 99_999]
+    whole = pa.chunked_array([values[:5000], values[5000:]], kind)
+    assert all(map(all_differ, (whole, whole[7:], whole[:0])))
+    for value in (values[0], values[1], values[-1]):
+        assert not all_differ(pa.chunked_array([[*values, value]], kind))
 
 
 def test_data_bases_are_read_and_nothing_of_them_is_executed(tmp_path):

@@ -20,6 +20,7 @@ from bagwise._utils.text import how_many
 from bagwise.errors import BagwiseError, argument, in_python
 from bagwise.sources.annotations import Annotations, LabelFile, annotations_of
 from bagwise.sources.item_tables import (
+    all_differ,
     arrow,
     codes_of,
     item_table,
@@ -247,7 +248,7 @@ class Collection(Sequence[Item]):
     def _check_ids(self) -> None:
         """Raise an error if two ids are equal."""
         ids = self.table.column("id")
-        if len(ids.unique()) == len(ids):
+        if all_differ(ids) or len(ids.unique()) == len(ids):
             return
         counts = ids.value_counts()
         most = int(np.argmax(counts.field("counts").to_numpy()))
@@ -315,6 +316,8 @@ class Collection(Sequence[Item]):
 
     def several(self) -> Item | None:
         """Return the first item with several labels, if there is one."""
+        if all(len(labels) < 2 for labels in self._label_codes[1]):
+            return None
         return self[int(np.argmax(self.n_labels > 1))] if (self.n_labels > 1).any() else None
 
     @cached_property

@@ -14,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise._utils.extras import require
+from bagwise._utils.hashing import STEP
 
 __all__ = [
+    "all_differ",
     "arrow",
     "as_array",
     "coded",
@@ -31,6 +33,9 @@ __all__ = [
     "to_bytes",
 ]
 __all__ += ["to_codes", "to_floats", "to_strings", "unpacked"]
+
+# Strings that are hashed at a time; hashes are polynomials modulo 2⁶⁴ of this number, whose inverse it is.
+_HASHED, _INVERSE = 1 << 12, pow(STEP, -1, 1 << 64)
 
 
 def arrow() -> Any:
@@ -52,8 +57,33 @@ def item_table(ids: Any, labels: Any = None, splits: Any = None, columns: Mappin
 
 
 def joined(tables: Sequence[Any]) -> Any:
-    """Return one table of the rows of several, which have the same columns."""
-    return arrow().concat_tables(tables).unify_dictionaries().combine_chunks()
+    """Return one table of the rows of several, which have the same columns; those of codes in one piece each."""
+    table = arrow().concat_tables(tables).unify_dictionaries()
+    for number, field in enumerate(table.schema):
+        if arrow().types.is_dictionary(field.type):
+            table = table.set_column(number, field.name, as_array(table.column(number)))
+    return table
+
+
+def all_differ(column: Any) -> bool:
+    """Whether all values of a column of bytes differ for certain: hashes of 64 bits do, which take less memory."""
+    hashes, n_hashed = np.empty(len(column), np.uint64), 0
+    powers = inverses = hashes[:0]
+    for chunk in column.chunks:
+        width = np.int64 if arrow().types.is_large_binary(chunk.type) else np.int32
+        ends = np.frombuffer(chunk.buffers()[1], width)[chunk.offset : chunk.offset + len(chunk) + 1]
+        content = np.frombuffer(chunk.buffers()[2] or b"", np.uint8)
+        for start in range(0, len(chunk), _HASHED):
+            bounds = ends[start : start + _HASHED + 1]
+            some, starts = content[bounds[0] : bounds[-1]], bounds - bounds[0]
+            if len(some) >= len(powers):
+                bases = (np.full(2 * len(some) + 1, base, np.uint64) for base in (STEP, _INVERSE))
+                powers, inverses = map(np.multiply.accumulate, bases)
+            sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(some * powers[: len(some)])])
+            hashes[n_hashed : n_hashed + len(bounds) - 1] = np.diff(sums[starts]) * inverses[starts[:-1]]
+            n_hashed += len(bounds) - 1
+    hashes.sort()
+    return bool((hashes[1:] != hashes[:-1]).all())
 
 
 def to_bytes(values: Iterable[str | None]) -> Any:

@@ -8,7 +8,7 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -125,12 +125,17 @@ def open_manifest(
 
 def _read(file: ManifestFile) -> _Read:
     """Read a manifest."""
-    name = os.path.basename(os.fspath(file))
-    raw = read_table(as_file(file.place), name, Layout(file.sep), file.limits)
+    name, content = os.path.basename(os.fspath(file)), as_file(file.place)
+    chosen = dict.fromkeys(_ROLES) | {"label": file.label, "id": file.id, "split": file.split}
+    layout = Layout(file.sep)
+    if ending(name) == ".parquet":
+        roles = assign_roles(table_names(content, name, layout, file.limits), chosen)
+        if roles["label"] is not None:  # otherwise values of others are looked at
+            layout = replace(layout, columns=tuple(one for some in roles.columns.values() for one in some))
+    raw = read_table(content, name, layout, file.limits)
     if raw.bad:
         raise BagwiseError(f"row {raw.bad[0][0]}: {raw.bad[0][1]}")
-    chosen = {"label": file.label, "id": file.id, "split": file.split}
-    roles = assign_roles(raw.names, {role: chosen.get(role) for role in _ROLES}, unread=raw.unread)
+    roles = assign_roles([*raw.names, *raw.left_out], chosen, unread=raw.unread)
     if roles["url"] is None:
         raise BagwiseError(f"none of its columns is named url; there are {shortened(raw.names)}")
     if roles["offset"] is not None and (roles["size"] is None or roles["id"] is None):
@@ -163,10 +168,10 @@ def _names(raw: Table, name: str, role: str) -> Any:
 
 def _numbers(raw: Table, name: str) -> Any:
     """Return a column of whole numbers from 0."""
-    pa, column = arrow(), raw.columns.column(name).combine_chunks()
+    pa, column = arrow(), raw.columns.column(name)
     compute = require("pyarrow.compute", "app", "Reading manifests")
     if not pa.types.is_integer(column.type):
-        texts = pa.array([one or None for one in raw.strings(name)], pa.string())
+        texts = pa.chunked_array([[one or None for one in raw.strings(name)]], pa.string())
         wrong = compute.index(compute.match_substring_regex(texts, _WHOLE), pa.scalar(False)).as_py()
         if wrong >= 0:
             raise BagwiseError(f"row {wrong + 1}: {name!r} is {texts[wrong].as_py()!r:.50}, expected a whole number")

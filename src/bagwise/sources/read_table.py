@@ -23,7 +23,7 @@ import numpy as np
 from bagwise._io.storage import names_table
 from bagwise._utils.extras import require
 from bagwise._utils.json_text import parse_json
-from bagwise._utils.memory import readable_size
+from bagwise._utils.memory import give_back_memory, readable_size
 from bagwise._utils.text import how_many, unquote_formula
 from bagwise.errors import BagwiseError, argument, in_python
 from bagwise.sources.archives import check_zip
@@ -81,7 +81,7 @@ _PACKED = {".gz": ("gzip", b"\x1f\x8b"), ".zst": ("zstd", b"\x28\xb5\x2f\xfd")}
 # Rows that are looked at for a line of names.
 _SAMPLE = 1000
 # Bytes that are read and decompressed at a time, and rows of Parquet files and of data bases.
-_PART, _UNPACKED, _BATCH, _LONG_BATCH = 1 << 20, 1 << 16, 1 << 14, 1 << 28
+_PART, _UNPACKED, _BATCH, _LARGE_BATCH, _LONG_BATCH = 1 << 20, 1 << 16, 1 << 14, 1 << 16, 1 << 28
 _EXCEL_ROWS = 1 << 20
 _LINES = ".txt"
 # Steps of SQLite between looks at the clock.
@@ -102,7 +102,8 @@ _EXCEL_DAMAGES += (SyntaxError, TypeError, AttributeError, ArithmeticError)  # t
 class Layout:
     """How a file is read; None: as its content says. See `open_collection`.
 
-    `quote` is "auto" for ``"``, in TSV files only if the first line has it around all names.
+    `quote` is "auto" for ``"``, in TSV files only if the first line has it around all names. Of Parquet files, only
+    `columns` are read if these are given.
     """
 
     sep: str | None = None
@@ -110,13 +111,15 @@ class Layout:
     encoding: str | None = None
     header: bool | None = None
     quote: str | None = "auto"
+    columns: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
 class Table:
     """What a file holds: rows that could be read, and their numbers among all, from 1.
 
-    `bad` has the numbers of rows that cannot be used, and the reasons; `unread` nested columns, and their types.
+    `bad` has the numbers of rows that cannot be used, and the reasons; `unread` nested columns, and their types;
+    `left_out` columns that were not asked for.
     Columns of CSV, TSV and Excel files are strings. Without `has_names`, names are numbers. If `quoted`, an apostrophe
     may be before names and labels such as ``=x``, see `quote_formula`. `decimal_commas` says whether commas may be
     decimal points: no comma is between fields.
@@ -129,6 +132,7 @@ class Table:
     quoted: bool = False
     decimal_commas: bool = False
     unread: Mapping[str, str] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -157,22 +161,25 @@ class Table:
         return strings
 
     def texts(self, name: str) -> Any:
-        """Return a column as an Arrow array of strings as they are in the file; null is missing."""
+        """Return a column of strings as they are in the file; null is missing."""
         large, column = arrow().large_string(), _decoded(self._single(name))
         if _is_text(column.type):
             try:
-                return as_array(column.cast(large))
+                return column.cast(large)
             except arrow().ArrowInvalid:  # bytes that are no UTF-8
                 pass
-        return arrow().array([*map(_clean, replace(self, quoted=False).strings(name))], large)
+        return arrow().chunked_array([[*map(_clean, replace(self, quoted=False).strings(name))]], large)
 
     def encoded(self, name: str) -> Any:
-        """Return a column of names as an Arrow array of bytes; null is missing."""
+        """Return a column of names as bytes; null is missing."""
         column = _decoded(self._names(name))
-        names = as_array((column if _is_text(column.type) else self.texts(name)).cast(arrow().large_binary()))
+        names = column if _is_text(column.type) else self.texts(name)
+        is_large = str(names.type).startswith("large")  # others are not copied
+        names = names.cast(arrow().large_binary() if is_large else arrow().binary())
         compute = require("pyarrow.compute", "app", "Reading tables")
         if self.quoted and compute.any(compute.starts_with(names, "'")).as_py():
-            return to_bytes(None if one is None else unquote_formula(one) for one in to_strings(names))
+            values = to_bytes(None if one is None else unquote_formula(one) for one in to_strings(names))
+            return arrow().chunked_array([values])
         return names
 
     def codes(self, name: str, change: Callable[[str], str] = str) -> Any:
@@ -299,7 +306,7 @@ def _read(file: Content, name: str, layout: Layout, limits: Limits) -> Table:
     as_separator(layout.sep)
     end = table_ending(name)
     if end == ".parquet":
-        return _read_parquet(file, limits)
+        return _read_parquet(file, layout.columns, limits)
     if end in SQL_ENDINGS:
         return _read_sqlite(file, layout.sheet, limits)
     content = _content_of(file, limits)
@@ -675,8 +682,14 @@ def _opened_parquet(path: str | File, limits: Limits, **options: Any) -> Iterato
         return
     path = path.path if isinstance(path, FileContent) else path
     parquet = require("pyarrow.parquet", "app", "Reading Parquet files")
+    pool = arrow().default_memory_pool()
     try:
-        with parquet.ParquetFile(path, pre_buffer=False, **options) as file:
+        arrow().set_memory_pool(arrow().system_memory_pool())  # Arrow's own keeps half as much again
+        try:
+            opened = parquet.ParquetFile(path, pre_buffer=False, **options)
+        finally:
+            arrow().set_memory_pool(pool)
+        with opened as file:
             about = file.metadata
             n_rows, groups = about.num_rows, [about.row_group(k) for k in range(about.num_row_groups)]
             if sum(group.num_rows for group in groups) != n_rows or any(group.num_rows < 0 for group in groups):
@@ -690,56 +703,67 @@ def _opened_parquet(path: str | File, limits: Limits, **options: Any) -> Iterato
         raise BagwiseError(f"it is not a Parquet file, or damaged: {error}") from error
 
 
-def _read_parquet(file: Content, limits: Limits) -> Table:
-    """Read a Parquet file: columns of values and of lists of them; strings are held once each."""
+def _read_parquet(file: Content, chosen: Sequence[str] | None, limits: Limits) -> Table:
+    """Read columns of values and of lists of them, by default all; strings that few values repeat are held once each.
+
+    Strings that mostly differ are read as they are: codes of them take a hundred times as long. Of others a batch would
+    take the memory of all, which may repeat a long one in each row; it may not take more than 256 MiB of the first.
+    """
     content: Any = file
     if not isinstance(file, (FileContent, UrlContent)) or ending(file.source) in _PACKED:
         content = arrow().BufferReader(_content_of(file, limits))
     with _opened_parquet(content, limits) as opened:
         fields = list(opened.schema_arrow)
-    texts = [one.name for one in fields if _is_text(one.type)]
     unread = {one.name: str(one.type) for one in fields if is_nested(one.type)}
-    names = [one.name for one in fields if one.name not in unread]
+    fields = [one for one in fields if one.name not in unread]
+    names = [one.name for one in fields]
     if len(set(names)) < len(names):
         raise BagwiseError(f"it has columns of the same name: {shortened(names)}")
-    if hasattr(content, "seek"):
-        content.seek(0)
-    with _opened_parquet(content, limits, read_dictionary=texts) as coded, _opened_parquet(content, limits) as plain:
-        many, rows = _many_values(coded, texts)
-        parts: dict[str, list[Any]] = {name: [] for name in names}
-        n_bytes = 0
-        for group in range(coded.num_row_groups):
-            few = [one for one in names if one not in many]
-            for opened, size, some in ((coded, _BATCH, few), (plain, rows, many)):
+    left_out = tuple(name for name in names if chosen is not None and name not in chosen)
+    fields = [one for one in fields if one.name not in left_out]
+    names = [one.name for one in fields]
+    texts = [one.name for one in fields if _is_text(one.type)]
+    many, n_rows = _many_values(content, texts, limits)
+    few = [name for name in names if name not in many]
+    parts: dict[str, list[Any]] = {name: [] for name in names}
+    n_bytes = 0
+    _rewind(content)
+    with _opened_parquet(content, limits, read_dictionary=[*{*few} & {*texts}]) as opened:
+        for group in range(opened.num_row_groups):
+            for size, some in ((_BATCH, few), (n_rows, many)):
                 for batch in opened.iter_batches(size, [group], columns=some) if some else ():
                     batch.validate(full=True)
                     n_bytes += batch.nbytes
                     limits.check("table_bytes", n_bytes, f"its first rows take {readable_size(n_bytes)}")
                     for name in some:
                         parts[name].append(batch.column(name))
-        kinds = {one.name: one.type for one in fields}
-        columns = {name: arrow().chunked_array(parts[name], None if parts[name] else kinds[name]) for name in names}
-        table = arrow().table(columns)  # damaged columns may have different lengths
-    return Table(table, range(1, table.num_rows + 1), unread=unread)
+    columns = {
+        one.name: arrow().chunked_array(parts[one.name], None if parts[one.name] else one.type) for one in fields
+    }
+    table = arrow().table(columns)  # damaged columns may have different lengths
+    give_back_memory()
+    return Table(table, range(1, table.num_rows + 1), unread=unread, left_out=left_out)
 
 
-def _many_values(file: Any, texts: Sequence[str]) -> tuple[list[str], int]:
-    """Return the columns of strings that mostly differ, which are read as they are, and rows of them to read at a time.
-
-    Reading codes of such columns takes a hundred times as long. Others may repeat a long string in each row: in codes
-    these are held once, and of the first ones a batch may not take more than 256 MiB, whatever it repeats.
-    """
+def _many_values(content: Any, texts: list[str], limits: Limits) -> tuple[list[str], int]:
+    """Return the columns of strings that mostly differ, and rows of them to read at a time."""
     from pyarrow import compute
 
-    many, longest = list(texts), 1
-    for group in range(file.num_row_groups if texts else 0):
-        first = next(file.iter_batches(_BATCH, [group], columns=many), None) if many else None
-        if first is None:
-            continue
-        many = [name for name in many if 2 * len(first.column(name).dictionary) > first.num_rows]
-        lengths = (compute.max(compute.binary_length(first.column(name).dictionary)).as_py() for name in many)
-        longest = max([longest, *(length or 0 for length in lengths)])
-    return many, max(1, min(_BATCH, _LONG_BATCH // longest))
+    many, longest = texts, 1
+    _rewind(content)
+    with _opened_parquet(content, limits, read_dictionary=texts) as opened:
+        for group in range(opened.num_row_groups):
+            first = next(opened.iter_batches(_BATCH, [group], columns=many), None) if many else None
+            if first is not None:
+                many = [name for name in many if 2 * len(first.column(name).dictionary) > first.num_rows]
+                lengths = (compute.max(compute.binary_length(first.column(name).dictionary)).as_py() for name in many)
+                longest = max([longest, *(length or 0 for length in lengths)])
+    return many, max(1, min(_LARGE_BATCH, _LONG_BATCH // longest))
+
+
+def _rewind(content: Any) -> None:
+    if hasattr(content, "seek"):
+        content.seek(0)
 
 
 def is_nested(kind: Any) -> bool:

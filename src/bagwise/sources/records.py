@@ -211,6 +211,6 @@ def _ids(table: Table, column: str | None, name: str, prefix: str | None) -> tup
     if column is None:
         numbers = pa.array(table.numbers, pa.int64()).cast(pa.large_string())
         return joined(f"{name}:", numbers.cast(pa.large_binary())), []
-    ids = table.encoded(column).fill_null(b"")
+    ids = table.encoded(column).cast(pa.large_binary()).fill_null(b"")
     lost = compute.indices_nonzero(compute.equal(ids, b"")).to_pylist()
     return (joined(f"{prefix}:", ids) if prefix else ids), lost
