@@ -14,6 +14,7 @@ __all__ = [
     "agree",
     "count",
     "duration",
+    "encodable",
     "english_stop_words",
     "escape_character",
     "how_many",
@@ -154,6 +155,11 @@ def escape_character(character: str) -> str:
     if "\udc80" <= character <= "\udcff":
         return f"\\x{ord(character) - 0xDC00:02x}"
     return character.encode("unicode_escape").decode("ascii")
+
+
+def encodable(text: str) -> str:
+    """Escape bytes of names that are not UTF-8."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 @cache

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bagwise.distributed.executors import Executor
 
-__all__ = ["fit_svm"]
+__all__ = ["add_all", "fit_svm"]
 
 Values = NDArray[np.float64]
 _MOST_STEPS, _MOST_PRODUCTS = 50, 60  # of Newton's method, and of conjugate gradients in each of its steps
@@ -133,7 +133,7 @@ class _Problem:
 
     def _sum(self, function: Callable[..., Any], given: Any) -> Any:
         shared = self._executor.share(given)
-        return self._executor.map_reduce(function, _add, [shared] * len(self._parts), self._parts)
+        return self._executor.map_reduce(function, add_all, [shared] * len(self._parts), self._parts)
 
     def at(self, W: Values, outputs: NDArray[np.intp]) -> tuple[Values, Values, Values]:
         """Return the losses of some outputs, their gradients, and the diagonals of their Hessians."""
@@ -213,5 +213,6 @@ def _times_hessian(given: Any, batches: Any) -> tuple[Values]:
     return (total,)
 
 
-def _add(one: tuple[Values, ...], other: tuple[Values, ...]) -> tuple[Values, ...]:
+def add_all(one: tuple[Values, ...], other: tuple[Values, ...]) -> tuple[Values, ...]:
+    """Add sums of parts, one by one."""
     return tuple(a + b for a, b in zip(one, other, strict=True))

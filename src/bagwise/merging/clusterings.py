@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import randomized_svd
 
-from bagwise._utils.matrices import is_whole
+from bagwise._utils.matrices import is_whole, unit_rows
 from bagwise.codebooks.kmeans import kmeans_words, no_report
 from bagwise.codebooks.normalizing import WordWeighting, inverse_document_frequencies
 from bagwise.errors import BagwiseError
@@ -94,7 +94,7 @@ class Clusterings:
             few = min(_DIRECTIONS, n_items)
             found = randomized_svd(weighted, few, n_iter=_STEPS, transpose=True, random_state=seed)
             directions = np.ascontiguousarray(found[2].T)
-        points = _unit_rows(_projected(weighted, directions))
+        points = unit_rows(_projected(weighted, directions))
         points = points[np.square(points).sum(axis=1) > 0]
         n = len(points)
         if n == 0:
@@ -123,7 +123,7 @@ class Clusterings:
         halves = [0.5 * np.square(centres).sum(axis=1) for centres in self.centres]
         for start in range(0, X.shape[0], _BLOCK):
             rows = slice(start, start + _BLOCK)
-            points = _unit_rows(_projected(self.weighting.apply(X[rows].astype(np.float64)), self.directions))
+            points = unit_rows(_projected(self.weighting.apply(X[rows].astype(np.float64)), self.directions))
             for k, (centres, half) in enumerate(zip(self.centres, halves, strict=True)):
                 labels[rows, k] = firsts[k] + np.argmin(half - points @ centres.T, axis=1)
         return labels
@@ -164,8 +164,3 @@ def _projected(weighted: Any, directions: Values | None) -> Values:
     if directions is not None:
         return np.asarray(weighted @ directions)
     return weighted.toarray() if sp.issparse(weighted) else weighted
-
-
-def _unit_rows(X: Values) -> Values:
-    size = np.sqrt(np.square(X).sum(axis=1, keepdims=True))
-    return np.divide(X, size, out=np.zeros_like(X), where=size > 0)

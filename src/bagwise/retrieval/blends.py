@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from bagwise._utils.matrices import softmax
 from bagwise.errors import BagwiseError
 
 __all__ = ["BlendSettings", "ClassBlend", "GroupBlend"]
@@ -130,7 +131,7 @@ class ClassBlend:
     def of(cls, scores: NDArray[np.float64], settings: BlendSettings | None = None) -> ClassBlend:
         """Learn typical certainties from the scores of the items of an index, of shape (n_items, n_classes)."""
         settings = BlendSettings() if settings is None else settings
-        chances = _softmax(settings.soft * scores)
+        chances = softmax(settings.soft * scores)
         certainty = chances.max(axis=1, initial=0).astype(np.float32)
         return cls.from_items(certainty, chances.argmax(axis=1), scores.shape[1], settings)
 
@@ -160,14 +161,14 @@ class ClassBlend:
 
     def _beside(self, words: Any, scores: NDArray[np.float64], by_words: Any, by_profile: Any, by_class: Any) -> Any:
         some = np.asarray(abs(words).sum(axis=1)).reshape(-1, 1) > 0
-        profiles = np.sqrt(_softmax(self.settings.soft * scores)) * by_profile * some
+        profiles = np.sqrt(softmax(self.settings.soft * scores)) * by_profile * some
         chances = self.probabilities(scores) * by_class * some
         scaled = words.multiply(by_words) if sp.issparse(words) else words * by_words
         return _beside(scaled, profiles, chances)
 
     def probabilities(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return probabilities of classes; those next to nothing are 0."""
-        chances = _softmax(self.settings.sharp * scores)
+        chances = softmax(self.settings.sharp * scores)
         return np.where(chances < _LEAST, 0.0, chances)
 
     def search(
@@ -214,7 +215,7 @@ class ClassBlend:
         squares = near**2
         totals = squares.sum(axis=1)
         certainty = (squares * self.certainty[neighbors]).sum(axis=1) / np.where(totals > 0, totals, 1)
-        chances = _softmax(self.settings.soft * scores)
+        chances = softmax(self.settings.soft * scores)
         typical = chances @ self.typical.astype(np.float64)
         excess = self.settings.slope * (certainty / typical - self.settings.threshold)
         fit = (1 + np.tanh(excess / 2)) / 2  # the logistic function, which cannot overflow so
@@ -306,13 +307,3 @@ def _beside(words: Any, *others: Any) -> Any:
     if not sp.issparse(words):
         return np.concatenate([words, *(one.toarray() if sp.issparse(one) else one for one in others)], axis=1)
     return sp.hstack([sp.csr_array(one) for one in (words, *others)], format="csr")
-
-
-def _softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return ``exp(scores)`` of each row divided by their sum; `scipy.special` takes long to import.
-
-    >>> _softmax(np.log([[1.0, 3.0]]))
-    array([[0.25, 0.75]])
-    """
-    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return powers / powers.sum(axis=1, keepdims=True)

@@ -16,7 +16,7 @@ import typer
 
 from bagwise._io.atomic import open_atomically
 from bagwise._utils.extras import require
-from bagwise._utils.text import how_many, percent, ranges, shortened
+from bagwise._utils.text import encodable, how_many, percent, ranges, shortened
 from bagwise.app.cli.options import (
     READ_OPTIONS,
     USE,
@@ -30,7 +30,7 @@ from bagwise.app.cli.options import (
     fit_options,
     source_path,
 )
-from bagwise.app.cli.outputs import check_outputs, csv_lines, encodable
+from bagwise.app.cli.outputs import check_outputs, csv_lines
 from bagwise.app.cli.printing import fit_last
 from bagwise.app.cli.session import Session
 from bagwise.app.cli.using import STANDARD_STREAM, load_model, tell_of, with_standard_input

@@ -15,9 +15,9 @@ import typer
 from bagwise._io.locks import EditedFile
 from bagwise._io.storage import Url
 from bagwise._utils.json_text import parse_json
-from bagwise._utils.text import how_many, shortened, unquote_formula
+from bagwise._utils.text import encodable, how_many, shortened, unquote_formula
 from bagwise.app.cli.options import LOOK, Force, ModelPath, Raw, command
-from bagwise.app.cli.outputs import check_outputs, csv_lines, encodable
+from bagwise.app.cli.outputs import check_outputs, csv_lines
 from bagwise.app.cli.printing import printable
 from bagwise.app.cli.session import Session
 from bagwise.app.cli.using import load_model

@@ -12,10 +12,10 @@ from typing import Any
 from bagwise._io.atomic import check_writable, open_atomically, write_atomically
 from bagwise._io.storage import Url
 from bagwise._utils.extras import require
-from bagwise._utils.text import quote_formula
+from bagwise._utils.text import encodable, quote_formula
 from bagwise.errors import BagwiseError
 
-__all__ = ["FitOutputs", "check_feature_file", "check_outputs", "check_page", "csv_lines", "encodable"]
+__all__ = ["FitOutputs", "check_feature_file", "check_outputs", "check_page", "csv_lines"]
 __all__ += ["name_of_source", "output_file", "prepare_folder", "write_cluster_labels", "write_clusters"]
 __all__ += ["write_features"]
 
@@ -167,11 +167,6 @@ def _other_columns(collection: Any) -> dict[str, list[str]]:
     if any(split is not None for split in collection.splits):
         columns["split"] = [split or "" for split in collection.splits]
     return {name: list(map(encodable, values)) for name, values in columns.items()}
-
-
-def encodable(text: str) -> str:
-    """Escape bytes of names that are not UTF-8."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _dense(rows: Any) -> Any:

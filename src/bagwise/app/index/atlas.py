@@ -8,6 +8,7 @@ from typing import Any
 
 from bagwise._io.atomic import open_atomically
 from bagwise._utils.extras import require
+from bagwise._utils.text import encodable
 from bagwise.app.index.item_index import ItemIndex
 from bagwise.app.modalities import MODALITIES
 from bagwise.app.options import FitOptions
@@ -46,7 +47,7 @@ def write_atlas(index: ItemIndex, path: str | os.PathLike[str], *, source: Any =
         raise BagwiseError("The index has no map. Make one: index.with_map(), or bagwise index --map spectral.")
     arrow, parquet = (require(name, "app", "Writing Parquet files") for name in ("pyarrow", "pyarrow.parquet"))
     on_map = index.map.clusters >= 0
-    columns: dict[str, Any] = {"id": arrow.array(map(_encodable, index.ids), arrow.string())}
+    columns: dict[str, Any] = {"id": arrow.array(map(encodable, index.ids), arrow.string())}
     for k, name in enumerate(("x", "y")):
         columns[name] = arrow.array(index.map.points[:, k], arrow.float32(), mask=~on_map)
     columns["cluster"] = arrow.array(index.map.clusters, arrow.int16(), mask=~on_map)
@@ -61,7 +62,7 @@ def write_atlas(index: ItemIndex, path: str | os.PathLike[str], *, source: Any =
         columns["text"] = arrow.array(_texts(index, source), arrow.string())
     elif MODALITIES[index.model.modality].has_files and index.source:
         whole = f"{index.source}!" if is_archive(index.source) else f"{index.source.rstrip('/')}/"
-        columns["path"] = arrow.array([_encodable(f"{whole}{id}") for id in index.ids], arrow.string())
+        columns["path"] = arrow.array([encodable(f"{whole}{id}") for id in index.ids], arrow.string())
     with open_atomically(path, private=True) as file:
         parquet.write_table(arrow.table(columns), file)
     return Path(path)
@@ -80,9 +81,4 @@ def _texts(index: ItemIndex, source: Any) -> list[str]:
     missing = next((id for id in index.ids if id not in items), None)
     if missing is not None:
         raise BagwiseError(f"{missing!r} of the index is not among the texts of {source}. {advice}")
-    return [_encodable(items[id].load()) for id in index.ids]
-
-
-def _encodable(text: str) -> str:
-    """Escape bytes of names that are not UTF-8."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return [encodable(items[id].load()) for id in index.ids]

@@ -12,8 +12,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bagwise._utils.checks import check_integer
+from bagwise._utils.matrices import unit_rows
 from bagwise.app.index.index_words import IndexedWords
-from bagwise.app.index.item_clusters import CLUSTER_METHODS, ItemClusters, cluster_features, unit_rows
+from bagwise.app.index.item_clusters import CLUSTER_METHODS, ItemClusters, cluster_features
 from bagwise.app.index.item_index import ItemIndex, index_of_fit
 from bagwise.app.index.item_map import MOST_CLUSTERS
 from bagwise.app.modalities.vectorizers import Progress, no_progress

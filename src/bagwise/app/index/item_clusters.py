@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bagwise._io.tensors import tensor
+from bagwise._utils.matrices import unit_rows
 from bagwise._utils.text import english_stop_words
 from bagwise.app.index.cluster_history import (
     HISTORY_TENSORS,
@@ -497,12 +498,6 @@ def cluster_features(
 def _checksum(model: Model) -> int:
     """Return a checksum of the groups of a model."""
     return zlib.crc32(np.ascontiguousarray(model.lookup, dtype="<i8").tobytes())
-
-
-def unit_rows(features: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return rows of unit length; rows of zeros stay."""
-    lengths = np.linalg.norm(features, axis=1, keepdims=True)
-    return np.divide(features, lengths, out=np.zeros_like(features), where=lengths > 0)
 
 
 def _cohesion(rows: NDArray[Any], labels: NDArray[np.intp], centers: NDArray[np.float64]) -> NDArray[np.float32]:

@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from bagwise._io.storage import Storage, as_place, open_for_writing, with_options_of
 from bagwise._utils.checks import check_integer
 from bagwise._utils.extras import require
+from bagwise._utils.text import encodable
 from bagwise.app.modalities.vectorizers import Progress, no_progress
 from bagwise.errors import BagwiseError, in_python
 from bagwise.sources.collection import Collection
@@ -157,7 +158,7 @@ def feature_table(matrix: Any, items: Collection, names: Sequence[str], with_spl
     columns: dict[str, Any] = {"id": items.ids, "label": single_labels(items)}
     if with_splits:
         columns["split"] = [split or "" for split in items.splits]
-    columns = {name: arrow.array(list(map(_encodable, values)), arrow.string()) for name, values in columns.items()}
+    columns = {name: arrow.array(list(map(encodable, values)), arrow.string()) for name, values in columns.items()}
     if names:
         dense = matrix.toarray() if sp.issparse(matrix) else np.asarray(matrix)
         dense = np.asfortranarray(dense, dtype=np.float32)
@@ -175,11 +176,6 @@ def single_labels(items: Collection) -> list[str]:
     if several is not None:
         raise BagwiseError(f"Feature files have one label per item, but item {several.id!r} has {len(several.labels)}.")
     return [labels[0] if labels else "" for labels in items.label_sets]
-
-
-def _encodable(text: str) -> str:
-    """Escape bytes of names that are not UTF-8."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def unique_names(names: Sequence[str]) -> list[str]:

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bagwise._io.storage import as_place
 from bagwise._utils.checks import check_integer, checked_names, frozen, json_copy
+from bagwise._utils.matrices import softmax
 from bagwise._utils.text import how_many
 from bagwise.app.modalities import MODALITIES
 from bagwise.app.modalities.visual import checked_descriptors
@@ -28,7 +29,6 @@ from bagwise.app.model.parts import (
     Head,
     PathErrors,
     checked_calibration,
-    softmax,
 )
 from bagwise.codebooks.normalizing import WordWeighting, resolve_steps
 from bagwise.codebooks.pyramids import WordLayout, cell_names, n_cells, resolve_pyramid

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,14 +14,10 @@ from bagwise.errors import BagwiseError
 from bagwise.merging.sizes import choose_size
 from bagwise.runtime import LARGEST
 
-if TYPE_CHECKING:
-    pass
-
 __all__ = [
     "Head",
     "PathErrors",
     "checked_calibration",
-    "softmax",
 ]
 
 
@@ -177,16 +173,6 @@ class PathErrors:
         k, auto = self.sizes.index(size), self.sizes.index(self.auto)
         measurable = self.errors[k] - min(self.errors) > _MEASURABLE * self.paired_errors[k]
         return self.auto if measurable and self.errors[auto] < self.errors[k] else None
-
-
-def softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return ``exp(scores)``, divided by its sum over each row.
-
-    >>> softmax(np.log([[1.0, 3.0]])).round(9)
-    array([[0.25, 0.75]])
-    """
-    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
 
 def checked_calibration(given: Any, heads: Mapping[int, Head]) -> dict[int, float]:

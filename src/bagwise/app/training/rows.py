@@ -26,7 +26,7 @@ from bagwise.app.training.parts import CountedParts, stacked
 from bagwise.app.training.seen import item_hashes
 from bagwise.codebooks.normalizing import WordWeighting
 from bagwise.distributed.executors import Executor, LocalExecutor
-from bagwise.distributed.linear import fit_svm
+from bagwise.distributed.linear import add_all, fit_svm
 from bagwise.merging.clusterings import Clusterings
 from bagwise.merging.criteria import Criterion, TraceRatio, resolve_criterion
 from bagwise.merging.data import Pairs
@@ -384,7 +384,7 @@ class Rows:
         return self._over(self.blocks, partial(_moments, teacher, of_class, labels, size, self.n_cells), operator.add)
 
     def _over(self, blocks: list[Any], function: Callable[[Any], Any], join: Any = None) -> Any:
-        return self.executor.map_reduce(function, join or _add, blocks)
+        return self.executor.map_reduce(function, join or add_all, blocks)
 
     def head(
         self, labels: NDArray[np.int64], size: int, method: Method, options: FitOptions, progress: Any
@@ -418,7 +418,7 @@ def fit_linear(
     if len(blocks) > 1:
         weights = None
         if options.class_weight is not None:
-            (sizes,) = executor.map_reduce(partial(_class_sizes, n_classes), _add, blocks)
+            (sizes,) = executor.map_reduce(partial(_class_sizes, n_classes), add_all, blocks)
             weights = sizes.sum() / (np.count_nonzero(sizes) * np.maximum(sizes, 1))
         return fit_svm(executor, blocks, n_classes, n_features, options.C, class_weights=weights, progress=progress)
     (block,) = executor.gather(blocks)
@@ -525,10 +525,6 @@ def _column_sums(block: Any) -> tuple[Values, int]:
 
 def _squared_deviations(mean: Values, block: Any) -> tuple[Values]:
     return (sum(np.square((X.toarray() if sp.issparse(X) else X) - mean).sum(axis=0) for X, _ in block),)
-
-
-def _add(one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(a + b for a, b in zip(one, other, strict=True))
 
 
 def _weighted(weighting: WordWeighting, n_cells: int, X: Any) -> Any:

@@ -13,6 +13,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from scipy.spatial.distance import pdist, squareform
 from sklearn.utils import check_random_state
 
+from bagwise._utils.matrices import unit_rows
 from bagwise._utils.threads import one_blas_thread
 from bagwise._utils.validation import as_floats
 from bagwise.bags import Bags
@@ -36,7 +37,6 @@ __all__ = [
     "typical_distance",
     "typical_of",
     "typical_scale",
-    "unit_rows",
     "use_labels",
 ]
 
@@ -195,12 +195,6 @@ def _short_indices(graph: sp.csr_array) -> sp.csr_array:
     )
 
 
-def unit_rows(X: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Rows divided by their length; zeros stay."""
-    size = np.linalg.norm(X, axis=1, keepdims=True)
-    return np.divide(X, size, out=np.zeros_like(X), where=size > 0)
-
-
 def _largest_positive(columns: NDArray[np.float64]) -> NDArray[np.float64]:
     """Change signs of columns so that the entry of largest absolute value is positive."""
     largest = columns[np.argmax(np.abs(columns), axis=0), np.arange(columns.shape[1])]
@@ -354,9 +348,7 @@ def fisher_vectors(
         / (variances * np.sqrt(2.0 * frequencies) * lengths[:, np.newaxis]),
     )
     F = np.concatenate([part.reshape(n, -1) for part in parts], axis=1)
-    F = np.sign(F) * np.sqrt(np.abs(F))
-    size = np.linalg.norm(F, axis=1, keepdims=True)
-    return np.divide(F, size, out=np.zeros_like(F), where=size > 0)
+    return unit_rows(np.sign(F) * np.sqrt(np.abs(F)))
 
 
 def _principal(values: NDArray[np.floating]) -> NDArray[np.float64]:
