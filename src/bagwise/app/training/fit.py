@@ -19,6 +19,7 @@ from bagwise.app.modalities.vectorizers import Progress, no_progress
 from bagwise.app.model import Model, PathErrors
 from bagwise.app.options import FitOptions
 from bagwise.app.training.baselines import measure_baselines, with_pooled
+from bagwise.app.training.few_labels import few_labels_notes, unlabelled_of
 from bagwise.app.training.item_answers import TopClasses
 from bagwise.app.training.learning import learn_groups
 from bagwise.app.training.method import (
@@ -54,8 +55,8 @@ class Fit:
     model : Model
     data : WordData
         The training items, as histograms over the full vocabulary.
-    codes : ndarray of shape (n_items,), or None
-        Their classes, as indices into ``model.classes``; None without classes.
+    codes : ndarray of shape (n_labelled,), or None
+        Classes of the items that have one, the first ones, as indices into ``model.classes``; None without classes.
     held_out_top : TopClasses or None
         Predictions of cross-validation at each size of ``model.path``, as indices into ``model.classes``, with scores,
         the second best classes and margins.
@@ -142,7 +143,7 @@ def run_fit(
     """
     report = progress or no_progress
     executor = executor_of(client, report, options.memory_limit)
-    prepared = prepare(source, options, executor, use_classes, n_components)
+    prepared = prepare(source, options, executor, use_classes, n_components, unlabelled=True)
     data, classes, codes, log = prepared.data, prepared.classes, prepared.codes, prepared.log
     options = prepared.options
     check_groups(options, data.n_words)
@@ -157,8 +158,14 @@ def run_fit(
         log.notes.append(f"The {method.scaling}.")
     weighting = choose_weighting(method, data.whole(), None if facts is None else facts.idf)
     sizes = sizes_of(data.n_words, options, method, len(classes))
+    known = data if codes is None or rows is not None else data.first(len(codes))
     with log.timed("merging"):
-        weighted = Rows.of(data, codes, method, weighting)
+        weighted = Rows.of(known, codes, method, weighting)
+        if codes is not None and known is not data:
+            log.notes += few_labels_notes(codes, classes, len(data.collection))
+            weighted = weighted.learning_from(
+                unlabelled_of(data, len(codes), weighting, len(classes), options, report, prepared.steps)
+            )
         hierarchy, heads, statistics = learn_groups(weighted, sizes, method, options, report, prepared.steps)
         if rows is not None and method.compares_items:
             log.notes.append(_merged_on_sample(method, weighted.compared(method, options.random_state)))
@@ -170,10 +177,10 @@ def run_fit(
         with log.timed("cross-validation"):
             found = validate(executor, weighted, sizes, method, options, prepared.steps)
             path, top, calibration, folds = found.path, found.top, found.calibration, found.folds
-            baselines = measure_baselines(data, codes, path, method, options)
-        if data.pooled is not None:
+            baselines = measure_baselines(known, codes, path, method, options)
+        if known.pooled is not None:
             with log.timed("baseline of pooled features"):
-                baselines = with_pooled(baselines, data.pooled, codes, options)
+                baselines = with_pooled(baselines, known.pooled, codes, options)
     if options.asked_groups is not None:
         n_groups = options.asked_groups
     elif path is not None:

@@ -17,6 +17,7 @@ from bagwise.app.modalities import MODALITIES
 from bagwise.app.modalities.steps import StepCache
 from bagwise.app.modalities.vectorizers import Vectorizer, WordSample
 from bagwise.app.options import FitOptions
+from bagwise.app.training.few_labels import helps_unlabelled
 from bagwise.app.training.items import first_labels, open_source, step_cache
 from bagwise.app.training.parts import count_parts
 from bagwise.app.training.rows import PartedRows, exceeds, sample_items
@@ -68,6 +69,15 @@ class WordData:
     def n_words(self) -> int:
         """Size of the vocabulary."""
         return self.vectorizer.n_words
+
+    def first(self, n: int) -> WordData:
+        """Return the first items alone."""
+        if n == len(self.collection):
+            return self
+        samples = {item: one for item, one in self.samples.items() if item < n}
+        pooled = None if self.pooled is None else self.pooled[:n]
+        collection = self.collection[np.arange(n)]
+        return replace(self, collection=collection, histograms=self.histograms[:n], samples=samples, pooled=pooled)
 
     @property
     def vocabularies(self) -> tuple[int, ...]:
@@ -147,11 +157,16 @@ class Opened:
 
 
 def open_training(
-    source: Any, options: FitOptions, executor: Executor | None = None, use_classes: bool = True
+    source: Any,
+    options: FitOptions,
+    executor: Executor | None = None,
+    use_classes: bool = True,
+    unlabelled: bool = False,
 ) -> Opened:
     """Open a source and find what to learn from and what to test with; no item is read but a few for their colours.
 
-    Without `use_classes`, that is all items, whatever their labels and splits.
+    Without `use_classes`, that is all items, whatever their labels and splits. With `unlabelled`, items without a label
+    come behind those that have one, where they help; see `helps_unlabelled`.
     """
     log = FitLog()
     opened = open_source(source, options, executor)
@@ -166,7 +181,7 @@ def open_training(
         is_left, was = agree(n_left, "is", "are"), agree(n_left, "was", "were")
         left = f"{how_many(n_left, 'items')} {is_left} neither in the split train nor in the split test"
         log.notes.append(f"{left} and {was} not used.")
-    collection = _labelled(collection, log)
+    collection = _labelled(collection, log, options if unlabelled else None)
     # errors come before long work begins
     test = _test_split(test, class_names(collection, options), log)
     options, collection, found = MODALITIES[collection.modality].resolve(options, collection)
@@ -179,13 +194,15 @@ def prepare(
     executor: Executor,
     use_classes: bool = True,
     n_components: int | None = None,
+    unlabelled: bool = False,
 ) -> Prepared:
     """Open a source, count its words and read its classes: all that comes before merging.
 
     Items are read and counted in partitions, where the executor runs them. Without `use_classes`, labels and splits of
-    items are left alone. With `n_components`, words are moved along a manifold, see `Modality.vectorizer`.
+    items are left alone. With `n_components`, words are moved along a manifold, see `Modality.vectorizer`. With
+    `unlabelled`, there may be items without a label behind those that `codes` are of.
     """
-    opened = open_training(source, options.for_source(source), executor, use_classes)
+    opened = open_training(source, options.for_source(source), executor, use_classes, unlabelled)
     collection, test, options, log = opened.collection, opened.test, opened.options, opened.log
     steps = step_cache(options, executor.progress)
     n_classes = len(class_names(collection, options, use_classes))
@@ -216,6 +233,7 @@ def prepare(
     classes, codes = class_names(data.collection, options, use_classes), None
     if classes:
         codes = data.collection.codes_in(classes)
+        codes = codes[codes >= 0]  # others come last
         _check_classes(test, classes)  # all items of a class may have been skipped
     elif use_classes and data.collection.classes:
         log.notes.append("All items are of one class, so words were merged without using classes.")
@@ -287,7 +305,7 @@ def _test_split(test: Collection | None, classes: tuple[str, ...], log: FitLog) 
             f"The split test has no labels: {how_many(n, 'items')} of it {agree(n, 'was', 'were')} not used."
         )
         return None
-    test = _labelled(test, log, " of the split test")
+    test = _labelled(test, log, None, " of the split test")
     _check_classes(test, classes)
     return test
 
@@ -301,8 +319,8 @@ def _check_classes(test: Collection | None, classes: tuple[str, ...]) -> None:
         )
 
 
-def _labelled(collection: Collection, log: FitLog, where: str = "") -> Collection:
-    """Remove items without a label, if others have one; raise an error for items with several."""
+def _labelled(collection: Collection, log: FitLog, options: FitOptions | None, where: str = "") -> Collection:
+    """Put items without a label last if `options` say that they help, else leave them out; refuse several labels."""
     several = collection.several()
     if several is not None:
         raise BagwiseError(
@@ -313,6 +331,8 @@ def _labelled(collection: Collection, log: FitLog, where: str = "") -> Collectio
     has = collection.n_labels > 0
     if has.all() or not has.any():
         return collection
+    if options is not None and helps_unlabelled(collection, options):
+        return collection[np.concatenate([np.flatnonzero(has), np.flatnonzero(~has)])]
     n, left = int((~has).sum()), f"of {how_many(len(has), 'items')}{where}"
     log.notes.append(f"{n} {left} {agree(n, 'has no label and was', 'have no label and were')} not used.")
     return collection[has]

@@ -56,9 +56,10 @@ def fit_report_data(fit: Fit, evaluation: Evaluation | None = None, title: str |
     about = None if evaluation is None else evaluation.about_seen(model, " of the split test")
     notes += [] if about is None else [about]
     if evaluation is None and fit.held_out is not None and fit.codes is not None and model.path is not None:
+        known = data.first(len(fit.codes))
         predictions = _Predictions(
-            data.collection,
-            data.histograms,
+            known.collection,
+            known.histograms,
             fit.codes,
             fit.held_out[model.path.sizes.index(model.n_groups)],
             model.path.protocol,

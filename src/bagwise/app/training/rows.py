@@ -21,6 +21,7 @@ from bagwise._utils.hashing import hash_names
 from bagwise._utils.memory import parse_size
 from bagwise.app.modalities.vectorizers import Part, Progress, group_features
 from bagwise.app.options import FitOptions
+from bagwise.app.training.few_labels import Unlabelled, train_with_groups
 from bagwise.app.training.method import Method, make_svm
 from bagwise.app.training.parts import CountedParts, stacked
 from bagwise.app.training.seen import item_hashes
@@ -263,6 +264,8 @@ class Rows:
         From counts of whole items to what words are merged on.
     sample : Rows, or None
         Those of the sample, for what needs items.
+    unlabelled : Unlabelled, or None
+        Further items, without a label, of which the classifier on words learns as well.
     """
 
     executor: Executor
@@ -278,6 +281,7 @@ class Rows:
     parted: PartedRows | None = None
     needed: Callable[[Any], Any] | None = None
     sample: Rows | None = None
+    unlabelled: Unlabelled | None = None
 
     @classmethod
     def of(cls, data: WordData, codes: NDArray[np.int64] | None, method: Method, weighting: WordWeighting) -> Rows:
@@ -329,7 +333,14 @@ class Rows:
         merged = own if self.merged is weighted else of_whole if self.merged is whole else self.merged[items]
         codes = None if self.codes is None else self.codes[items]
         ids = [self.ids[number] for number in items.tolist()]
-        return replace(Rows.here(own, of_whole, merged, codes, ids, self.n_cells), n_classes=self.n_classes)
+        here = Rows.here(own, of_whole, merged, codes, ids, self.n_cells)
+        unlabelled = None if self.unlabelled is None else self.unlabelled[items]
+        return replace(here, n_classes=self.n_classes, unlabelled=unlabelled)
+
+    def learning_from(self, unlabelled: Unlabelled) -> Rows:
+        """Return the same rows, beside items without a label; for rows in one block."""
+        added = (unlabelled.weighted, unlabelled.groups, unlabelled.of_labelled)
+        return replace(self, unlabelled=unlabelled, inputs=(*self.inputs, *added))
 
     @property
     def weighted(self) -> Any:
@@ -367,7 +378,13 @@ class Rows:
     def teacher(self, whole: bool, options: FitOptions, progress: Callable[[int, int], Any]) -> Teacher:
         """Train the classifier on all words, and find how much each word counts; see `Teacher.of`."""
         blocks, n_features = (self.whole, self.n_words) if whole else (self.blocks, self.n_cells * self.n_words)
-        coef, intercept = fit_linear(self.executor, blocks, self.n_classes, n_features, options, progress)
+        if self.unlabelled is None:
+            coef, intercept = fit_linear(self.executor, blocks, self.n_classes, n_features, options, progress)
+        else:
+            others = self.unlabelled.whole if whole else self.unlabelled.weighted
+            ((X, codes),) = blocks[0]
+            coef, intercept, _ = train_with_groups(X, others, self.unlabelled, codes, options, progress)
+            blocks = [*blocks, [(others, None)]]
         teacher = Teacher(coef, intercept, np.arange(self.n_classes), np.ones(n_features))
         of_class = self._of_answers(teacher, blocks)
         squares, total = self._over(blocks, partial(_squares, teacher, of_class))
@@ -380,8 +397,9 @@ class Rows:
 
     def moments(self, teacher: Teacher, labels: NDArray[np.int64], size: int) -> ScoreMoments:
         """Sum up the moments of groups of words and of the scores of the teacher."""
-        of_class = self._of_answers(teacher, self.blocks)
-        return self._over(self.blocks, partial(_moments, teacher, of_class, labels, size, self.n_cells), operator.add)
+        blocks = self.blocks if self.unlabelled is None else [*self.blocks, [(self.unlabelled.weighted, None)]]
+        of_class = self._of_answers(teacher, blocks)
+        return self._over(blocks, partial(_moments, teacher, of_class, labels, size, self.n_cells), operator.add)
 
     def _over(self, blocks: list[Any], function: Callable[[Any], Any], join: Any = None) -> Any:
         return self.executor.map_reduce(function, join or add_all, blocks)
