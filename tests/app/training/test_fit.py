@@ -190,12 +190,15 @@ def test_one_class_is_said_and_merged_without(tmp_path):
     assert "one class" in fit.notes[0]
 
 
-def test_items_without_a_label_are_left_out_and_counted(tmp_path):
+def test_few_items_without_a_label_lend_their_words_or_are_left_out(tmp_path):
     source = write_text_folder(tmp_path / "texts")
     (source / "unknown.txt").write_text("apple hammer wren")
     fit = run_fit(source, FitOptions(**TEXTS))
-    assert "1 of 37 items has no label and was not used" in fit.notes[0]
-    assert fit.model.provenance["n_items"] == 36
+    assert "36 of 37 items have a label: words were made from all of them" in fit.notes[0]
+    assert (len(fit.codes), len(fit.data.collection), fit.data.collection.ids[-1]) == (36, 37, "unknown.txt")
+    by_labels = run_fit(source, FitOptions(**TEXTS, criterion="csm"))
+    assert "1 of 37 items has no label and was not used" in by_labels.notes[0]
+    assert by_labels.model.provenance["n_items"] == 36
 
 
 def test_several_labels_are_refused():

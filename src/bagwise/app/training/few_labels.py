@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bagwise.app.training.preparing import WordData
     from bagwise.sources.collection import Collection
 
-__all__ = ["Unlabelled", "few_labels_notes", "helps_unlabelled", "train_with_groups", "unlabelled_of"]
+__all__ = ["Unlabelled", "few_labels_notes", "groups_help", "helps_unlabelled", "train_with_groups", "unlabelled_of"]
 
 Values = NDArray[np.float64]
 # Groups made without labels, for up to so many classes; ten for each class where there are more.
@@ -71,19 +71,21 @@ def helps_unlabelled(collection: Collection, options: FitOptions) -> bool:
     return n_classes > 1 and in_process and choose_method(options, collection.modality, n_classes).follows
 
 
+def groups_help(n_labelled: int, n_items: int) -> bool:
+    """Whether there are so many items without a label that groups made from all are worth their time."""
+    return n_items >= 2 * n_labelled
+
+
 def few_labels_notes(codes: NDArray[np.int64], classes: tuple[str, ...], n_items: int) -> list[str]:
     """Say how many items have a label, and what so few of them cannot tell."""
     n, counts = len(codes), np.bincount(codes, minlength=len(classes))
-    notes = [
-        f"{n:,} of {n_items:,} items {agree(n, 'has', 'have')} a label: words and groups that help the classifier were "
-        "made from all of them."
-    ]
+    helped = "words and groups that help the classifier" if groups_help(n, n_items) else "words"
+    notes = [f"{n:,} of {n_items:,} items {agree(n, 'has', 'have')} a label: {helped} were made from all of them."]
     small = int(counts.argmin())
     if counts[small] < _LEAST_LABELS:
         notes.append(
             f"The class {classes[small]!r} has {how_many(int(counts[small]), 'labels')}: with fewer than "
-            f"{_LEAST_LABELS} of a class nobody can know its error. Label more, such as those that "
-            "`bagwise suggest INDEX` names."
+            f"{_LEAST_LABELS} of a class nobody can know its error. Label more: `bagwise suggest` names items."
         )
     return notes
 

@@ -19,7 +19,7 @@ from bagwise.app.modalities.vectorizers import Progress, no_progress
 from bagwise.app.model import Model, PathErrors
 from bagwise.app.options import FitOptions
 from bagwise.app.training.baselines import measure_baselines, with_pooled
-from bagwise.app.training.few_labels import few_labels_notes, unlabelled_of
+from bagwise.app.training.few_labels import few_labels_notes, groups_help, unlabelled_of
 from bagwise.app.training.item_answers import TopClasses
 from bagwise.app.training.learning import learn_groups
 from bagwise.app.training.method import (
@@ -163,9 +163,10 @@ def run_fit(
         weighted = Rows.of(known, codes, method, weighting)
         if codes is not None and known is not data:
             log.notes += few_labels_notes(codes, classes, len(data.collection))
-            weighted = weighted.learning_from(
-                unlabelled_of(data, len(codes), weighting, len(classes), options, report, prepared.steps)
-            )
+            if groups_help(len(codes), len(data.collection)):
+                weighted = weighted.learning_from(
+                    unlabelled_of(data, len(codes), weighting, len(classes), options, report, prepared.steps)
+                )
         hierarchy, heads, statistics = learn_groups(weighted, sizes, method, options, report, prepared.steps)
         if rows is not None and method.compares_items:
             log.notes.append(_merged_on_sample(method, weighted.compared(method, options.random_state)))
