@@ -317,6 +317,28 @@ def test_a_refined_hierarchy_loses_less_where_it_is_refined(n_outputs, n_groups)
     assert (distances[np.arange(300), labels] <= distances.min(axis=1) + 1e-9).all()
 
 
+def test_rare_words_join_the_one_of_the_least_cost_and_are_scored(monkeypatch):
+    mass, weights = weighted_points(3, 120, 3)
+    scoring = WeightLoss(mass, weights, 40)
+    kept, others = np.split(np.argsort(-mass), [40])
+    shares = np.outer(mass[others], mass[kept]) / (mass[others][:, np.newaxis] + mass[kept])
+    costs = shares * np.square(weights[others][:, np.newaxis] - weights[kept]).sum(axis=2)
+    early = scoring.early_merges()
+    order = np.argsort(costs.min(axis=1))
+    np.testing.assert_array_equal(early, np.stack([kept[costs.argmin(axis=1)], others], axis=1)[order])
+    hierarchy = merge(WeightLoss(mass, weights, 40))
+    labels = hierarchy.cut(40)
+    np.testing.assert_array_equal(labels[early[:, 0]], labels[early[:, 1]])
+    monkeypatch.setattr(refining, "_KEPT", 40)
+    refined = merge_refined(mass, weights, "classifier", 7)
+    assert refined != merge(WeightLoss(mass, weights))
+    for tree in (hierarchy, refined):
+        for size in (119, 80, 40, 20, 7, 1):
+            expected = -loss(mass, weights, tree.cut(size))
+            np.testing.assert_allclose(tree.scores[120 - size - 1], expected, rtol=1e-9, atol=1e-12)
+    assert WeightLoss(mass, weights[:, :1], 40).early_merges() is None  # one output is quick
+
+
 def test_refining_at_all_words_or_one_group_is_greedy():
     mass, weights = weighted_points(0, 50, 2)
     greedy = merge(WeightLoss(mass, weights), name="classifier")

@@ -14,6 +14,7 @@ from bagwise.merging.scoring import WeightLoss
 
 __all__ = ["merge_refined", "nearest_means"]
 
+_KEPT = 5000  # words that are merged pair by pair, of several outputs; rarer ones join one of them first
 _MOST_MOVES = 100  # rounds of moving words between groups
 _REPORTED = 256  # merges between two reports
 _MOST_DISTANCES = 1 << 22  # between words and groups that are computed at a time, 32 MB
@@ -28,7 +29,8 @@ def merge_refined(
 ) -> Hierarchy:
     """Merge words by their weights (`WeightLoss`) so that the cut at `n_groups` loses less than the greedy one.
 
-    1. Merge greedily down to `n_groups`.
+    1. Merge greedily down to `n_groups`; of several outputs and many words, the rarer ones first join others
+       (`WeightLoss`).
     2. Move each word to the group with the nearest mean and recompute means, until no word moves (Lloyd's algorithm).
     3. Merge greedily inside each group, all groups together in the order of costs; then merge the groups.
 
@@ -46,14 +48,15 @@ def merge_refined(
             progress(done, n_merges)
 
     report(d)
-    greedy = merge(WeightLoss(mass, weights), callback=None if progress is None else report, name=name)
+    greedy = merge(WeightLoss(mass, weights, _KEPT), callback=None if progress is None else report, name=name)
     if not refined:
         return greedy
     labels = nearest_means(mass, weights, greedy.cut(n_groups), n_groups)
     split = np.split(np.argsort(labels, kind="stable"), np.cumsum(np.bincount(labels))[:-1])
     members = sorted((words for words in split if len(words)), key=lambda words: int(words[0]))
-    inside = [merge(WeightLoss(mass[words], weights[words])) for words in members]
-    costs = np.concatenate([np.maximum.accumulate(-np.diff(one.scores, prepend=0.0)) for one in inside])
+    inside = [merge(WeightLoss(mass[words], weights[words], _KEPT)) for words in members]
+    lost = [-np.diff(one.scores, prepend=0.0) for one in inside]
+    costs = np.concatenate([np.maximum.accumulate(own) for own in lost])
     merges = np.concatenate([words[one.merges] for words, one in zip(members, inside, strict=True)])
     order = np.argsort(costs, kind="stable")
     sums = [mass[words] @ np.column_stack([np.ones(len(words)), weights[words]]) for words in members]
@@ -63,7 +66,7 @@ def merge_refined(
     if progress is not None:
         progress(n_merges, n_merges)
     firsts = np.array([words[0] for words in members])
-    scores = -np.cumsum(costs[order])
+    scores = -np.cumsum(np.concatenate(lost)[order])
     last = scores[-1] if len(scores) else 0.0
     merges = np.concatenate([merges[order], firsts[above.merges].reshape(-1, 2)])
     return Hierarchy(d, merges, np.concatenate([scores, last + above.scores]), name)

@@ -205,21 +205,32 @@ class KeptInformation(Information, kind=INFORMATION):
         smoothed[self._others] += self._smoothing / self._total
         mass = smoothed.sum(axis=1)
         roots = np.sqrt(smoothed / np.where(mass > 0, mass, 1.0)[:, np.newaxis])
-        partner, bound = np.empty(len(self._others), dtype=np.int64), np.empty(len(self._others))
-        # in single precision, which is enough to tell which of them is near
-        kept, others = np.ascontiguousarray(roots[self._kept].T, np.float32), roots[self._others].astype(np.float32)
-        n_rows = max(1, _BOUNDS // len(self._kept))
-        for start in range(0, len(self._others), n_rows):
-            part = slice(start, start + n_rows)
-            own, other = mass[self._others[part], np.newaxis], mass[self._kept]
-            bounds = np.float32(1.0) - others[part] @ kept
-            bounds *= (other / np.maximum(own + other, _SMALLEST)).astype(np.float32)
-            partner[part] = bounds.argmin(axis=1)
-            s, t = self._kept[partner[part]], self._others[part]
-            share = mass[s] * mass[t] / np.maximum(mass[s] + mass[t], _SMALLEST)
-            bound[part] = share * np.square(roots[s] - roots[t]).sum(axis=1)
-        order = np.argsort(bound, kind="stable")
-        return np.stack([self._kept[partner[order]], self._others[order]], axis=1)
+        return _joined_to_nearest(roots, mass, self._kept, self._others)
+
+
+def _joined_to_nearest(
+    points: Values, mass: Values, kept: NDArray[np.int64], others: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Pair each of the others with the kept word of the least ``m_s m_t / (m_s + m_t) |x_s - x_t|²``, in that order.
+
+    Cost O(kept x others) for each coordinate of points.
+    """
+    partner, bound = np.empty(len(others), dtype=np.int64), np.empty(len(others))
+    halves = 0.5 * np.square(points).sum(axis=1)
+    # in single precision, which is enough to tell which of them is near
+    near, far = np.ascontiguousarray(points[kept].T, np.float32), points[others].astype(np.float32)
+    n_rows = max(1, _BOUNDS // len(kept))
+    for start in range(0, len(others), n_rows):
+        part = slice(start, start + n_rows)
+        own, other = mass[others[part], np.newaxis], mass[kept]
+        bounds = (halves[others[part], np.newaxis] + halves[kept]).astype(np.float32) - far[part] @ near
+        bounds *= (other / np.maximum(own + other, _SMALLEST)).astype(np.float32)
+        partner[part] = bounds.argmin(axis=1)
+        s, t = kept[partner[part]], others[part]
+        share = mass[s] * mass[t] / np.maximum(mass[s] + mass[t], _SMALLEST)
+        bound[part] = share * np.square(points[s] - points[t]).sum(axis=1)
+    order = np.argsort(bound, kind="stable")
+    return np.stack([kept[partner[order]], others[order]], axis=1)
 
 
 class WeightLoss(Scoring, kind=WEIGHTS):
@@ -228,9 +239,13 @@ class WeightLoss(Scoring, kind=WEIGHTS):
     A state is the mass m of a word, then ``m w`` with its weights w: ``g = |m w|² / m``. The offset is minus the sum
     of all g before merging. With ``v = Σ m w / Σ m`` in each group the score is ``- Σ_j m_j |w_j - v_g(j)|²``, and
     merging s and t costs ``m_s m_t / (m_s + m_t) |v_s - v_t|²``. Words without mass have no weights.
+
+    With several outputs and more than `n_kept` words, those but the `n_kept` words of the largest mass first join the
+    one of these of the least cost. None: no word does.
     """
 
-    def __init__(self, mass: NDArray[np.float64], weights: NDArray[np.float64]) -> None:
+    def __init__(self, mass: NDArray[np.float64], weights: NDArray[np.float64], n_kept: int | None = None) -> None:
+        self._n_kept = n_kept
         mass = np.where(mass > _SMALLEST / np.finfo(np.float64).eps, mass, 0.0)  # others have no finite inverse
         super().__init__(np.column_stack([mass, weights * mass[:, np.newaxis]]))
         self.offset = -float(self.terms(self.states).sum())
@@ -264,6 +279,16 @@ class WeightLoss(Scoring, kind=WEIGHTS):
         numbers[used] = np.unique(rounded, axis=0, return_inverse=True)[1].reshape(-1)
         numbers[mass == 0] = numbers[used[np.argmin((rounded**2).sum(axis=1))]]
         return numbers
+
+    def early_merges(self) -> NDArray[np.int64] | None:  # noqa: D102
+        n_words, n_columns = self.states.shape
+        if self._n_kept is None or n_words <= self._n_kept or n_columns == 2:
+            return None
+        mass = self.states[:, 0]
+        order = np.argsort(-mass, kind="stable")
+        kept, others = np.sort(order[: self._n_kept]), np.sort(order[self._n_kept :])
+        weights = self.states[:, 1:] / np.where(mass > 0, mass, 1.0)[:, np.newaxis]
+        return _joined_to_nearest(weights, mass, kept, others)
 
     def measures(self) -> Measures:  # noqa: D102
         mass = self.states[:, 0]

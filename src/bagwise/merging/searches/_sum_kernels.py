@@ -96,11 +96,27 @@ def _information_cost(a, b, total_a, total_b):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def join_pairs(states, totals, pairs, lost):
-    """Join words with joint probabilities in order; `lost` gets the information lost by each merge."""
+def _weights_cost(a, b):
+    """``m_s m_t / (m_s + m_t) |v_s - v_t|²``; the first number is the mass, the others are mass times weights."""
+    if a[0] == 0.0 or b[0] == 0.0:
+        return 0.0
+    inverse_a, inverse_b = 1.0 / a[0], 1.0 / b[0]
+    square = 0.0
+    for c in range(1, a.shape[0]):
+        difference = a[c] * inverse_a - b[c] * inverse_b
+        square += difference * difference
+    return square / (inverse_a + inverse_b)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def join_pairs(states, totals, pairs, lost, of_weights):
+    """Join words in order; `lost` gets what each merge takes from the score: of weights, or of information."""
     for k in range(pairs.shape[0]):
         s, t = pairs[k]
-        lost[k] = _information_cost(states[s], states[t], totals[s], totals[t])
+        if of_weights:
+            lost[k] = _weights_cost(states[s], states[t])
+        else:
+            lost[k] = _information_cost(states[s], states[t], totals[s], totals[t])
         totals[s] += totals[t]
         for c in range(states.shape[1]):
             states[s, c] += states[t, c]
@@ -118,19 +134,6 @@ def _evidence_cost(a, b, total_a, total_b):
     for c in range(n_classes):
         cost += _log_beta(a[c] + mass_a, b[c] + mass_b)
     return cost
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _weights_cost(a, b):
-    """``m_s m_t / (m_s + m_t) |v_s - v_t|²``; the first number is the mass, the others are mass times weights."""
-    if a[0] == 0.0 or b[0] == 0.0:
-        return 0.0
-    inverse_a, inverse_b = 1.0 / a[0], 1.0 / b[0]
-    square = 0.0
-    for c in range(1, a.shape[0]):
-        difference = a[c] * inverse_a - b[c] * inverse_b
-        square += difference * difference
-    return square / (inverse_a + inverse_b)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

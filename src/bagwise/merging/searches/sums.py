@@ -9,7 +9,7 @@ from scipy.special import gammaln
 from bagwise._utils.progress import ProgressBar
 from bagwise._utils.threads import run_over_ranges
 from bagwise.errors import BagwiseError
-from bagwise.merging.scoring import EVIDENCE, INFORMATION, Scoring
+from bagwise.merging.scoring import EVIDENCE, INFORMATION, WEIGHTS, Scoring
 from bagwise.merging.searches import _sum_kernels as kernels
 from bagwise.merging.searches._kernels import DEAD
 from bagwise.merging.searches.base import Search
@@ -158,10 +158,10 @@ class SumSearch(Search):
 def join_early(scoring: Scoring, pairs: NDArray[np.int64]) -> NDArray[np.float64]:
     """Add the states of the second words of pairs to the first ones, in place; return what each merge loses.
 
-    For information only.
+    For information and weights only.
     """
     lost = np.empty(len(pairs))
-    kernels.join_pairs(scoring.states, scoring.states.sum(axis=1), pairs, lost)
+    kernels.join_pairs(scoring.states, scoring.states.sum(axis=1), pairs, lost, scoring.kind == WEIGHTS)
     return lost
 
 
