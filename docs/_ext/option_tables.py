@@ -35,7 +35,7 @@ from bagwise.sources.limits import Limits
 def stub(table: type[FitOptions] = FitOptions) -> str:
     """Return the stub of the module of `fit_model`."""
     named = [f"    {one.name}: {one.type} = {_literal(one.default)}," for one in dataclasses.fields(table)]
-    others = ["    client: Any = None,", "    progress: Progress | None = None,"]
+    others = ["    add: Any = None,", "    client: Any = None,", "    progress: Progress | None = None,"]
     return "\n".join(
         [f"{_STUB_HEAD}def fit_model(", "    source: Any,", "    *,", *named, *others, ") -> Model: ...\n"]
     )

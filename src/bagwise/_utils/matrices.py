@@ -226,3 +226,14 @@ def softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     """
     powers = np.exp(scores - scores.max(axis=1, keepdims=True))
     return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+
+
+def with_short_indices(words: Any) -> Any:
+    """Return CSR arrays with the indices that liblinear takes."""
+    if not sp.issparse(words):
+        return words
+    rows = sp.csr_array(words)
+    if rows.nnz < np.iinfo(np.int32).max:
+        kinds = (rows.indices.astype(np.int32, copy=False), rows.indptr.astype(np.int32, copy=False))
+        rows = sp.csr_array((rows.data, *kinds), shape=rows.shape)
+    return rows

@@ -272,9 +272,10 @@ def option(
     metavar : str, default=None
     modalities : tuple of str
         Those that the option applies to; (): all.
-    stage : {"read", "groups"}, default=None
-        "read": it says how a source is read. "groups": results of merging and cross-validation in a cache have its
-        value in their keys. (Words and histograms have the parameters of their vectorizer in theirs.)
+    stage : {"read", "words", "groups"}, default=None
+        "read": it says how a source is read. "words": how items are described by words. "groups": results of
+        merging and cross-validation in a cache have its value in their keys. (Words and histograms have the parameters
+        of their vectorizer in theirs.)
     kept : bool
         Whether a model keeps the value: not if it is about one machine or one run.
     common : bool

@@ -122,6 +122,7 @@ class FitOptions:
         details="Texts have the most frequent words. Descriptors after the first have half as many words each.",
         metavar="N",
         modalities=("images", "videos", "texts"),
+        stage="words",
     )
     criterion: str = option(
         "auto",
@@ -145,6 +146,7 @@ class FitOptions:
         metavar="NAME",
         modalities=_VISUAL,
         common=True,
+        stage="words",
     )
     n_frames: int | None = option(
         None,
@@ -154,6 +156,7 @@ class FitOptions:
         unset="16",
         metavar="N",
         modalities=("videos",),
+        stage="words",
     )
     step: int | None = option(
         None,
@@ -164,6 +167,7 @@ class FitOptions:
         details="Of several descriptors, those of the first.",
         metavar="N",
         modalities=_VISUAL,
+        stage="words",
     )
     patch: int | None = option(
         None,
@@ -175,6 +179,7 @@ class FitOptions:
         "this side.",
         metavar="N",
         modalities=_VISUAL,
+        stage="words",
     )
     max_side: int = option(
         480,
@@ -184,6 +189,7 @@ class FitOptions:
         details="Step and patch are pixels after that.",
         metavar="N",
         modalities=("images",),
+        stage="words",
     )
     pyramid: int | None = option(
         None,
@@ -193,6 +199,7 @@ class FitOptions:
         unset="the whole image",
         metavar="5|8|21",
         modalities=("images",),
+        stage="words",
     )
     root: str = option(
         "auto",
@@ -210,6 +217,7 @@ class FitOptions:
         rule=IntegerRule(1),
         metavar="N",
         modalities=("texts",),
+        stage="words",
     )
     stop_words: str | None = option(
         None,
@@ -219,6 +227,7 @@ class FitOptions:
         unset="none are removed",
         metavar="english",
         modalities=("texts",),
+        stage="words",
     )
     analyzer: str = option(
         "auto",
@@ -228,6 +237,7 @@ class FitOptions:
         unset="char where most letters are of scripts without spaces, such as Chinese, Japanese, Thai; otherwise word",
         metavar="word|char",
         modalities=("texts",),
+        stage="words",
     )
     ngrams: int | None = option(
         None,
@@ -237,6 +247,7 @@ class FitOptions:
         unset="1 word, or 3 characters",
         metavar="N",
         modalities=("texts",),
+        stage="words",
     )
     C: float = option(
         1.0,

@@ -38,8 +38,8 @@ from bagwise.app.cli.outputs import (
 )
 from bagwise.app.cli.printing import command_line, printable
 from bagwise.app.cli.session import Session
-from bagwise.app.cli.using import check_items, check_map_method, with_map
-from bagwise.app.declaring import OUTPUT
+from bagwise.app.cli.using import check_items, check_map_method, held_by, with_map
+from bagwise.app.declaring import MODEL, OUTPUT
 from bagwise.descriptors.registry import split_names
 from bagwise.errors import BagwiseError, unknown_name
 
@@ -111,6 +111,15 @@ def fit(
             help="Copy the network that describes images into the model, 5.9 MB: it needs no package then.",
         ),
     ] = False,
+    add: Annotated[
+        Path | None,
+        typer.Option(
+            rich_help_panel=MODEL,
+            metavar="INDEX",
+            help="Keep the words of this index, or of that beside this model, and its items: only new items of SOURCE "
+            "are described; groups and classifiers are learned from all.",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print items, method, memory and outputs; write nothing.")
     ] = False,
@@ -132,6 +141,8 @@ def fit(
     model_path = output_file(out, Path(f"{name_of_source(source)}.bagwise"))
     outputs = FitOutputs(model_path, page, no_page=no_page, no_index=no_index, markdown=markdown)
     if dry_run:
+        if add is not None:
+            raise BagwiseError("--dry-run plans a fit from the beginning. Leave out --add, or --dry-run.")
         _print_plan(session, source, chosen, outputs, force)
         return
     check_outputs([outputs.model, outputs.index], force)
@@ -139,8 +150,9 @@ def fit(
     check_outputs([markdown], force, "--markdown", folder_allowed=True)
     from bagwise.distributed import connected
 
+    known = None if add is None else _known_items(add)
     with connected(scheduler, workers) as client:
-        run_fit(session, source, chosen, outputs, compact, map_method, client, embed_network)
+        run_fit(session, source, chosen, outputs, compact, map_method, client, embed_network, known)
 
 
 @command(LOOK, {name: option for name, option in FIT_OPTIONS.items() if name not in ("criterion", "n_groups")})
@@ -225,6 +237,20 @@ def compare(
         session.wrote(write_comparison(comparison, page), "page")
 
 
+def _known_items(path: Path) -> Any:
+    """Return the items of an index, or of the one beside a model."""
+    from bagwise.app import ItemIndex
+
+    index = path.with_suffix(".index") if held_by(path) == "model" else path
+    if not index.exists():
+        beside = "" if index == path else f" beside the model {path}"
+        raise BagwiseError(
+            f"There is no {index}{beside}. --add needs the index of the items that the model was learned from, as "
+            "bagwise fit writes it."
+        )
+    return ItemIndex.load(index).known_items()
+
+
 def _left_out(reasons: dict[str, str]) -> str:
     """Name what is left out, together where the reason is the same."""
     by_reason: dict[str, list[str]] = {}
@@ -251,14 +277,18 @@ def run_fit(
     map_method: str = "spectral",
     client: Any = None,
     embed_network: bool = False,
+    known: Any = None,
 ) -> None:
-    """Fit, evaluate on the test split, print and write everything; with `compact`, the compact form of the model."""
+    """Fit, evaluate on the test split, print and write everything; with `compact`, the compact form of the model.
+
+    `known` are items whose words are kept.
+    """
     from bagwise.app import evaluate_model
     from bagwise.app import run_fit as fit
 
     if outputs.report is not None or outputs.markdown is not None:
         require("jinja2", "app", "Writing reports (--page, --markdown)")
-    fitted = fit(source, options, progress=session.progress, client=client)
+    fitted = fit(source, options, add=known, progress=session.progress, client=client)
     if embed_network:
         if any(one.name == "NetworkFeatures" for one in fitted.model.descriptors):
             fitted = dataclasses.replace(fitted, model=fitted.model.embed_network())

@@ -12,12 +12,17 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from bagwise._utils.matrices import with_short_indices
+from bagwise._utils.text import sources
 from bagwise._utils.threads import map_in_order, number_of_threads
 from bagwise.app.index.index_features import above_shift
 from bagwise.app.index.item_index import ItemIndex
+from bagwise.app.modalities import MODALITIES
 from bagwise.app.modalities.vectorizers import group_features, normalize_features
 from bagwise.app.model.model import Model
 from bagwise.app.training.group_data import spread
+from bagwise.app.training.known_items import KnownItems
+from bagwise.errors import BagwiseError, argument
 from bagwise.retrieval.blocks import InvertedBlock
 from bagwise.retrieval.histograms import BLOCK_ITEMS
 
@@ -140,6 +145,30 @@ class IndexedWords:
         if all(isinstance(part, np.ndarray) for part in parts):
             return np.concatenate([np.zeros((0, model.layout.width(model.n_groups)), np.float32), *parts])
         return sp.csr_array(sp.vstack([sp.csr_array(part) for part in parts]))
+
+
+def known_items(index: ItemIndex) -> KnownItems:
+    """See `ItemIndex.known_items`."""
+    model, frequencies = index.model, None
+    modality = MODALITIES[model.modality]
+    if modality.rows:
+        raise BagwiseError(
+            f"{argument('add')} keeps words that take long to learn, but those of {sources(model.modality)} are "
+            "columns. Put all rows into one table, and fit that."
+        )
+    if model.word_hashes is not None:
+        raise BagwiseError(f"{argument('add')} needs the vocabulary, but a compact model has hashes of words.")
+    if modality.learns_words:
+        words = IndexedWords.of(index)
+        if words is None:
+            raise BagwiseError(
+                f"This index compares items by {index.described} and does not hold their words, which "
+                f"{argument('add')} keeps. Make one by: bagwise index MODEL SOURCE --by both"
+            )
+        rows = words.words(np.ones(len(index), np.bool_))
+        frequencies = with_short_indices(rows if words.squared else rows.power(2))
+    labels = dict(zip(index.ids, index.labels, strict=True))
+    return KnownItems(model, labels, frequencies, index.source, index.reading)
 
 
 def groups_in_order(model: Model) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

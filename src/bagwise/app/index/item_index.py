@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from bagwise.app.model.explanation import Explanation
     from bagwise.app.training.evaluate import Evaluation
     from bagwise.app.training.fit import Fit
+    from bagwise.app.training.known_items import KnownItems
     from bagwise.app.training.steering import Steering
     from bagwise.app.training.validating import Fold
 
@@ -538,6 +539,16 @@ class ItemIndex:
             f"This index compares items by {self.by}, so it cannot be searched by {by!r}; accepted: "
             f"{', '.join(accepted)}. Build another one by: bagwise index MODEL SOURCE --by {by}"
         )
+
+    def known_items(self) -> KnownItems:
+        """Return what a fit takes to keep the words of the model and of the items: `add` of `fit_model`.
+
+        Relative frequencies of the words of images and videos are read from the index. Words of texts, of which an
+        index holds weights, are counted again from their source.
+        """
+        from bagwise.app.index.index_words import known_items
+
+        return known_items(self)
 
     def add(self, collection: Collection, histograms: Any, *, replace: bool = False) -> ItemIndex:
         """Return an index with further items, as `build` would index them, after those that are there.

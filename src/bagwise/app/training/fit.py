@@ -21,6 +21,7 @@ from bagwise.app.options import FitOptions
 from bagwise.app.training.baselines import measure_baselines, with_pooled
 from bagwise.app.training.few_labels import few_labels_notes, groups_help, unlabelled_of
 from bagwise.app.training.item_answers import TopClasses
+from bagwise.app.training.known_items import KnownItems
 from bagwise.app.training.learning import learn_groups
 from bagwise.app.training.method import (
     Method,
@@ -121,6 +122,7 @@ def run_fit(
     *,
     use_classes: bool = True,
     n_components: int | None = None,
+    add: KnownItems | None = None,
     progress: Progress | None = None,
     client: Any = None,
 ) -> Fit:
@@ -134,6 +136,8 @@ def run_fit(
         False: learn from all items as if none had a label or a split.
     n_components : int, default=None
         Move the words of images or videos by `ManifoldBagOfFeatures` with so many components.
+    add : KnownItems, default=None
+        Keep the words of a model, and those of its items, see `ItemIndex.known_items`.
     progress : callable, default=None
     client : distributed.Client, default=None
 
@@ -143,7 +147,7 @@ def run_fit(
     """
     report = progress or no_progress
     executor = executor_of(client, report, options.memory_limit)
-    prepared = prepare(source, options, executor, use_classes, n_components, unlabelled=True)
+    prepared = prepare(source, options, executor, use_classes, n_components, unlabelled=True, known=add)
     data, classes, codes, log = prepared.data, prepared.classes, prepared.codes, prepared.log
     options = prepared.options
     check_groups(options, data.n_words)
@@ -193,13 +197,17 @@ def run_fit(
     if n_groups < len(classes):
         log.notes.append(_fewer_than_classes(n_groups, len(classes), method, path))
     totals = _totals(data.whole(), weighting.shift) if facts is None else facts.totals(weighting.shift)
-    if facts is None:
+    origin = provenance_of(data, codes, classes)
+    hashes: NDArray[np.int64] | None
+    if data.hashes is not None:
+        hashes, origin["n_hashed"] = data.hashes
+        del origin["content_hash"]  # of frequencies, not of counts
+    elif facts is None:
         hashes, n_copies, n_empty = distinct_hashes(data.histograms)
         if not MODALITIES[modality].rows:  # of few columns, equal rows are no copies
             log.notes += notes_on_copies(n_copies, n_empty, len(data.collection), modality, path is not None)
     else:
         hashes = facts.hashes
-    origin = provenance_of(data, codes, classes)
     if rows is not None and facts is not None:
         origin |= {"n_items": rows.n_items, "n_sampled": len(data.collection), "n_hashed": facts.n_hashed}
         origin["class_counts"] = dict(zip(classes, facts.statistics.class_sizes.tolist(), strict=False))

@@ -9,6 +9,7 @@ from bagwise.app.modalities.vectorizers import Progress
 from bagwise.app.model import Model
 from bagwise.app.options import FitOptions
 from bagwise.app.training.fit import run_fit
+from bagwise.errors import BagwiseError
 
 __all__ = ["fit_model"]
 
@@ -17,6 +18,7 @@ __all__ = ["fit_model"]
 def fit_model(
     source: Any,
     *,
+    add: Any = None,
     client: Any = None,
     progress: Progress | None = None,
     **options: Any,
@@ -41,6 +43,10 @@ def fit_model(
     source : Collection or path
         See `open_collection`.
     %(options)s
+    add : ItemIndex, default=None
+        An index of other items, or of some of those of the source: the words of its model are kept, and of images and
+        videos those of its items, so that only new ones are described. Groups, classifiers and errors are learned
+        from all items. Options of words are those of the model.
     client : distributed.Client, default=None
         Workers of this Dask cluster read, describe and count the items, and cross-validate. The model is the same.
         Needs ``bagwise[dask]``.
@@ -67,4 +73,7 @@ def fit_model(
     >>> model.predict(["sweet ripe pear", "sharp steel"]).tolist()
     ['fruit', 'tools']
     """
-    return run_fit(source, FitOptions(**options), progress=progress, client=client).model
+    if add is not None and not hasattr(add, "known_items"):
+        raise BagwiseError(f"add must be an index, as ItemIndex.load(PATH) gives; got {type(add).__name__}.")
+    known = None if add is None else add.known_items()
+    return run_fit(source, FitOptions(**options), add=known, progress=progress, client=client).model

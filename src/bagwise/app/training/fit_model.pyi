@@ -51,6 +51,7 @@ def fit_model(
     partition: int | None = None,
     random_state: int = 0,
     n_jobs: int = -1,
+    add: Any = None,
     client: Any = None,
     progress: Progress | None = None,
 ) -> Model: ...

@@ -19,6 +19,7 @@ from bagwise.app.modalities.vectorizers import Vectorizer, WordSample
 from bagwise.app.options import FitOptions
 from bagwise.app.training.few_labels import helps_unlabelled
 from bagwise.app.training.items import first_labels, open_source, step_cache
+from bagwise.app.training.known_items import KnownItems
 from bagwise.app.training.parts import count_parts
 from bagwise.app.training.rows import PartedRows, exceeds, sample_items
 from bagwise.codebooks.pyramids import n_cells
@@ -64,6 +65,7 @@ class WordData:
     rows: PartedRows | None = None  # histograms of all items, if those here are a sample of them
     n_learned_from: int | None = None  # items that words were learned from, if not all
     pooled: NDArray[np.float32] | None = None  # what a network averages over each image, for a baseline
+    hashes: tuple[NDArray[np.int64], int] | None = None  # see `AddedWords`
 
     @property
     def n_words(self) -> int:
@@ -162,14 +164,17 @@ def open_training(
     executor: Executor | None = None,
     use_classes: bool = True,
     unlabelled: bool = False,
+    known: KnownItems | None = None,
 ) -> Opened:
     """Open a source and find what to learn from and what to test with; no item is read but a few for their colours.
 
     Without `use_classes`, that is all items, whatever their labels and splits. With `unlabelled`, items without a label
-    come behind those that have one, where they help; see `helps_unlabelled`.
+    come behind those that have one, where they help; see `helps_unlabelled`. With `known` items, of which the source
+    may have some, these are learned from as well.
     """
     log = FitLog()
-    opened = open_source(source, options, executor)
+    options = options if known is None else known.options_for(options)
+    opened = open_source(source, options, executor) if known is None else known.open(source, options, executor)
     log.notes.extend(opened.notes)
     if not use_classes:
         class_names(opened, options, use_classes)
@@ -184,6 +189,8 @@ def open_training(
     collection = _labelled(collection, log, options if unlabelled else None)
     # errors come before long work begins
     test = _test_split(test, class_names(collection, options), log)
+    if known is not None:
+        return Opened(collection, test, options, log, ())
     options, collection, found = MODALITIES[collection.modality].resolve(options, collection)
     return Opened(collection, test, options, log, found)
 
@@ -195,18 +202,24 @@ def prepare(
     use_classes: bool = True,
     n_components: int | None = None,
     unlabelled: bool = False,
+    known: KnownItems | None = None,
 ) -> Prepared:
     """Open a source, count its words and read its classes: all that comes before merging.
 
     Items are read and counted in partitions, where the executor runs them. Without `use_classes`, labels and splits of
     items are left alone. With `n_components`, words are moved along a manifold, see `Modality.vectorizer`. With
-    `unlabelled`, there may be items without a label behind those that `codes` are of.
+    `unlabelled`, there may be items without a label behind those that `codes` are of. The words of `known` items are
+    kept.
     """
-    opened = open_training(source, options.for_source(source), executor, use_classes, unlabelled)
+    opened = open_training(source, options.for_source(source), executor, use_classes, unlabelled, known)
     collection, test, options, log = opened.collection, opened.test, opened.options, opened.log
     steps = step_cache(options, executor.progress)
     n_classes = len(class_names(collection, options, use_classes))
-    data = vectorize(collection, options, executor, steps, n_classes, n_components)
+    if known is None:
+        data = vectorize(collection, options, executor, steps, n_classes, n_components)
+    else:
+        with log.timed("counting words"):
+            data = _added(known, collection, options, executor, log)
     data = replace(data, skipped=(*collection.skipped, *data.skipped))
     log.timings.update(data.seconds)
     if data.skipped:
@@ -258,6 +271,16 @@ def _sampled(
     samples = {row_of[row]: one for row, one in data.samples.items()}
     sample = replace(data, collection=data.collection[chosen], histograms=rows.sample(chosen), samples=samples)
     return replace(sample, rows=rows), None if codes is None else codes[chosen]
+
+
+def _added(known: KnownItems, collection: Collection, options: FitOptions, executor: Executor, log: FitLog) -> WordData:
+    """Return the words of known items and of others, by the vocabulary that there is."""
+    added = known.count(collection, options, executor, MODALITIES[collection.modality].n_sampled)
+    found = added.counted
+    log.notes.append(added.note)
+    read = collection if len(found.kept) == len(collection) else collection[found.kept]
+    about = (read, found.matrix, known.model.vectorizer, found.skipped, found.samples)
+    return WordData(*about, hashes=added.hashes)
 
 
 def vectorize(

@@ -15,6 +15,7 @@ from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.utils.parallel import Parallel, delayed
 
+from bagwise._utils.matrices import with_short_indices
 from bagwise.app.modalities.vectorizers import group_features
 from bagwise.app.model import Head, Model
 from bagwise.app.model.editing import unedited_model
@@ -104,7 +105,7 @@ class Steering:
         d = model.layout.n_columns
         if words.shape != (folds.n_items, d):
             raise BagwiseError(f"words must have {folds.n_items} items and {d} columns, got shape {words.shape}.")
-        self.words, self.codes = _with_short_indices(words), codes
+        self.words, self.codes = with_short_indices(words), codes
         self.original, self.folds = unedited_model(model), folds
         criterion = str(model.options.get("criterion", ""))
         scaling = None if model.column_shift is None else Scaling(model.column_shift)
@@ -290,14 +291,3 @@ def without_columns(words: Any, columns: NDArray[np.int64]) -> Any:
     kept = np.ones(words.shape[1], words.dtype)
     kept[columns] = 0
     return sp.csr_array(words.multiply(kept)) if sp.issparse(words) else words * kept
-
-
-def _with_short_indices(words: Any) -> Any:
-    """Return CSR arrays with the indices that liblinear takes."""
-    if not sp.issparse(words):
-        return words
-    rows = sp.csr_array(words)
-    if rows.nnz < np.iinfo(np.int32).max:
-        kinds = (rows.indices.astype(np.int32, copy=False), rows.indptr.astype(np.int32, copy=False))
-        rows = sp.csr_array((rows.data, *kinds), shape=rows.shape)
-    return rows
