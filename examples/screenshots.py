@@ -51,6 +51,8 @@ ADDRESSES = {
     "clusters": "/clusters",
     "items": "/items?sort=margin",
     "item": "/items?item={item}",
+    "between": "/between",
+    "labels": "/labels",
     "map": "/map",
     "search": "/search",
     "compare": "/compare",

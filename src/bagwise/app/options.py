@@ -364,6 +364,17 @@ class FitOptions:
         kept=False,
         common=True,
     )
+    relabel: str | None = option(
+        None,
+        "--relabel",
+        help="File with corrected labels of some items, on top of those of the source: columns id and label.",
+        rule=Text(),
+        details="An empty label leaves the item out; items that are not in the file keep theirs. The page Labels of "
+        "the explorer writes such a file.",
+        panel=SOURCE,
+        metavar="FILE",
+        kept=False,
+    )
     extensions: str | None = option(
         None,
         "--extensions",

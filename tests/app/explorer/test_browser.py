@@ -22,6 +22,7 @@ def test_every_page_fits_its_window_and_is_accessible(visit, width, scheme):
         "/items": ".grid .item",
         "/items?item=0": ".strip .item",
         "/between?n=2&first=0&second=1": ".mirror",
+        "/labels?n=2": ".issue",
         "/search": "#query",
     }.items():
         page.goto(urljoin(page.url, path))
@@ -80,6 +81,30 @@ def test_the_confusion_matrix_leads_to_two_classes_and_their_items(visit):
     page.click("text=Back to the items")
     page.wait_for_selector(".gridbox")
     expect(page.locator(".grid .item")).to_have_count(times)
+
+
+def test_labels_are_decided_by_keys(visit, explored):
+    page = visit("/labels?n=2")
+    first, second = (page.locator(".issue").nth(k) for k in (0, 1))
+    first.focus()
+    expect(first.locator(".near .item").first).to_be_visible()
+    page.keyboard.press("c")
+    expect(first.locator(".decided")).to_contain_text("changed to")
+    expect(second).to_be_focused()
+    page.keyboard.press("x")
+    expect(second.locator(".decided")).to_have_text("left out")
+    file = explored.with_name("texts.labels.csv")
+    expect(page.locator(".deciding")).to_contain_text("2 decisions, 1 left out")
+    assert len(file.read_text().splitlines()) == 3
+    for n in (1, 0):
+        page.keyboard.press("u")
+        expect(page.locator(".deciding")).to_contain_text(f"{n} decision")
+    expect(page.locator(".decided")).to_have_count(0)
+    page.get_by_label("Order").select_option("margin")
+    page.wait_for_url("**sort=margin**")
+    page.click("summary:text-is('Export')")
+    expect(page.locator(".lines code")).to_contain_text("label_issues(scored, 'margin')")
+    file.unlink()
 
 
 def test_hostile_names_are_text(visit):

@@ -111,6 +111,13 @@ def test_two_classes(opened, without):
     assert names["scored"].measured.error == pytest.approx(told["after"]["error"])
 
 
+@pytest.mark.parametrize("query", ["", "&label=1&sort=margin"])
+def test_labels(opened, query):
+    names = run(answer_of(opened, f"/api/python/labels?n=2{query}")["lines"])
+    told = answer_of(opened, f"/api/labels?n=2&most=200{query}")["items"]
+    assert names["chosen"] == [(opened.ids[row["number"]], opened.model.classes[row["suggested"]]) for row in told]
+
+
 @pytest.mark.parametrize("query", ["", "&by=words", "&by=groups", "&by=groups&metric=chi2"])
 def test_a_search(opened, query):
     names = run(answer_of(opened, f"/api/python/search?n=5&like=3&k=6{query}")["lines"])

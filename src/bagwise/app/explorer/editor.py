@@ -14,6 +14,7 @@ import numpy as np
 
 from bagwise._io.locks import EditedFile, FileChanged
 from bagwise.app.explorer.cluster_editing import ClusterEditing, clusters_of
+from bagwise.app.explorer.refused import Refused
 from bagwise.app.explorer.workspace import Cut, Workspace
 from bagwise.app.index.cluster_edits import ClusterMeasured, described_edit, with_edited
 from bagwise.app.index.cluster_history import CLUSTER_EDITS
@@ -27,7 +28,7 @@ from bagwise.app.model.editing import possible_edits
 from bagwise.app.training.item_answers import ItemAnswers, Measured
 from bagwise.errors import BagwiseError
 
-__all__ = ["Editor", "Refused", "Shown", "Step", "described"]
+__all__ = ["Editor", "Shown", "Step", "described"]
 
 _NAMED = 6  # words or groups
 _ON_GROUPS = {"split": "Split", "lock": "Locked", "unlock": "Unlocked"}
@@ -36,14 +37,6 @@ _ON_WORDS = {
     "cannot_link": "Kept {} in different groups",
     "unlink": "Took back what was said of {}",
 }
-
-
-class Refused(BagwiseError):
-    """A change that is not allowed now: the explorer is read-only (403), or the model has changed meanwhile (409)."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
 
 
 @dataclass(eq=False)

@@ -5,7 +5,7 @@ Names and texts of users are written by `repr`, so that they are string literals
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bagwise.app.modalities import MODALITIES
@@ -25,6 +25,7 @@ __all__ = [
     "group_lines",
     "item_lines",
     "items_lines",
+    "label_lines",
     "map_lines",
     "overview_lines",
     "search_lines",
@@ -367,10 +368,9 @@ def item_lines(space: Workspace, n: int | None, number: int, label: int | None, 
     return str(lines.add("change = why.changes()"))
 
 
-def between_lines(space: Workspace, n: int | None, first: int, second: int, without: Sequence[int]) -> str:
-    """What groups add to the score of one class less that of another, and the error without some of them."""
-    lines = Lines(space, n)
-    lines.use("bagwise.app.index.item_scores", "score_items", "separate_classes")
+def _scored(lines: Lines) -> Callable[[str], str]:
+    """Add the words of the items; return what writes a call of `score_items` with further arguments."""
+    lines.use("bagwise.app.index.item_scores", "score_items")
     if lines.stored:
         lines.add(f"words = {lines.words}")
     else:
@@ -380,10 +380,19 @@ def between_lines(space: Workspace, n: int | None, first: int, second: int, with
             f"index = ItemIndex.build({lines.uncut}, items, histograms, answered=False)",
             "words, seen = CountedWords(index.model, histograms), seen_items(model, items, histograms)",
         )
-    scored = f"score_items(index, model, words=words{'' if lines.stored else ', seen=seen'}"
-    lines.add(f"scored = {scored})")
-    classes = f"{first:d}, {second:d}"
-    lines.add(
+    return (
+        "score_items(index, model, words=words{})"
+        if lines.stored
+        else "score_items(index, model, words=words, seen=seen{})"
+    ).format
+
+
+def between_lines(space: Workspace, n: int | None, first: int, second: int, without: Sequence[int]) -> str:
+    """What groups add to the score of one class less that of another, and the error without some of them."""
+    lines = Lines(space, n)
+    scored, classes = _scored(lines), f"{first:d}, {second:d}"
+    lines.use("bagwise.app.index.item_scores", "separate_classes").add(
+        f"scored = {scored('')}",
         f"of_both = np.isin(scored.codes, ({classes}))",
         "numbers = np.flatnonzero(of_both & scored.fair if (of_both & scored.fair).any() else of_both)",
         f"added = separate_classes(index, model, {classes}, numbers, words=words)",
@@ -392,8 +401,21 @@ def between_lines(space: Workspace, n: int | None, first: int, second: int, with
     )
     if without:
         lines.add(f"without = np.flatnonzero(np.isin(model.lookup, {list(without)!r}))")
-        lines.add(f"scored = {scored}, without=without)")
+        lines.add(f"scored = {scored(', without=without')}")
     return str(lines.add("print(apart, scored.measured)"))
+
+
+def label_lines(space: Workspace, n: int | None, order: str, label: int | None) -> str:
+    """Items whose label is contradicted by a model that has not seen them."""
+    lines = Lines(space, n)
+    if label is not None:
+        lines.cut.check_class(label)
+    scored = _scored(lines)("")
+    lines.use("bagwise.app.index.label_issues", "label_issues").add(f"scored = {scored}")
+    lines.add(f"issues = label_issues(scored, {order!r})")
+    of = "" if label is None else f" if scored.codes[k] == {label:d}"
+    lines.add(f"chosen = [(index.ids[k], model.classes[s]) for k, s in zip(issues.numbers, issues.suggested){of}]")
+    return str(lines.add("for id, suggested in chosen:", "    print(id, suggested)"))
 
 
 def cluster_lines(space: Workspace) -> str:

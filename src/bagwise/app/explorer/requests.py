@@ -6,10 +6,13 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import QueryParams
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from bagwise._utils.json_text import parse_json
+from bagwise.app.explorer.refused import Refused
 from bagwise.app.explorer.workspace import Workspace
 from bagwise.errors import BagwiseError
 
@@ -19,6 +22,7 @@ __all__ = [
     "answer_text",
     "answered",
     "as_json",
+    "changing",
     "locked",
     "maybe_number",
     "needed_number",
@@ -30,6 +34,7 @@ __all__ = [
 ]
 
 MOST_ROWS = 200
+_MOST_BYTES = 1 << 20  # of a change
 _DIGITS = 9  # of numbers in addresses
 
 Answer = Callable[[QueryParams, dict[str, Any]], Any]
@@ -72,6 +77,39 @@ def safe(respond: Callable[[Request], Response]) -> Callable[[Request], Response
             return answer_json({"error": str(error)}, 404)
 
     return responding
+
+
+def changing(change: Callable[[dict[str, Any]], None], answer: Callable[[], Any]) -> Callable[[Request], Any]:
+    """Make a change with the JSON object of a request, and answer with what a function gives then."""
+
+    def changed(body: bytes) -> Response:
+        try:
+            change(_content(body))
+        except Refused as error:
+            return answer_json({"error": str(error)}, error.status)
+        except BagwiseError as error:
+            return answer_json({"error": str(error)}, 400)
+        return answered(answer)
+
+    async def posted(request: Request) -> Response:
+        try:
+            body = await request.body()
+        except ClientDisconnect:
+            body = b""
+        return await run_in_threadpool(changed, body)
+
+    return posted
+
+
+def _content(body: bytes) -> dict[str, Any]:
+    """Read the JSON object of a request."""
+    try:
+        content = parse_json(body) if len(body) <= _MOST_BYTES else None
+    except (ValueError, RecursionError):
+        content = None
+    if not isinstance(content, dict):
+        raise BagwiseError(f"A change must be a JSON object of at most {_MOST_BYTES >> 20} MB.")
+    return content
 
 
 def answer_json(content: Any, status: int = 200) -> Response:

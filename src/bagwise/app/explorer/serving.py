@@ -17,6 +17,7 @@ from bagwise._utils.extras import require
 from bagwise.app.explorer.comparison import Other
 from bagwise.app.explorer.editor import Editor
 from bagwise.app.explorer.items import Items
+from bagwise.app.explorer.label_changes import LabelChanges
 from bagwise.app.explorer.opening import PageFile
 from bagwise.app.explorer.workspace import Origin, Workspace
 from bagwise.app.index.index_words import CountedWords, IndexedWords
@@ -87,6 +88,7 @@ def open_workspace(
     def ready(items: Items | None = None, *counted: Any) -> Workspace:
         space = _workspace(model, items, Origin(str(place), opened is not None, *counted))
         Editor(space, file, opened, read_only=read_only)
+        space.labels = LabelChanges(place.with_name(f"{place.stem}.labels.csv"), read_only)
         return space
 
     known = opened if source is None and opened is not None and len(opened) else None

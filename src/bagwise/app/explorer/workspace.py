@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise.app.explorer.items import CutItems, Items
+from bagwise.app.explorer.label_changes import LabelChanges
 from bagwise.app.model import Model
 from bagwise.app.model.compact import groups_of
 from bagwise.app.model.editing import linked_words, locked_groups
@@ -243,6 +244,8 @@ class Workspace:
         What edits the model, see `bagwise.app.explorer.editor`.
     clusters : ItemClusters or None
         The clusters of the items, if their index has some.
+    labels : LabelChanges
+        What was decided about labels.
     revision : int
         How many times people have changed the model, or the clusters, since it was opened.
     """
@@ -261,6 +264,7 @@ class Workspace:
         self.editor: Editor | None = None
         self.clusters: ItemClusters | None = None
         self.revision = 0
+        self.labels = LabelChanges(None)
         self._cuts: OrderedDict[int, Cut] = OrderedDict()
         self._hold_cuts = threading.Lock()
         self._kept: dict[str, Any] = {}
@@ -269,7 +273,7 @@ class Workspace:
         """Return the workspace of an edited model with the same items; what does not depend on groups is shared."""
         other = Workspace(model, items, title=self.title)
         other.visited, other.editor, other.revision = self.visited, self.editor, revision
-        other.origin, other.other = self.origin, self.other
+        other.origin, other.other, other.labels = self.origin, self.other, self.labels
         shared = ("ids", "folded_names", "folded_ids", "id_ranks", "numbers")
         other.__dict__.update({name: self.__dict__[name] for name in shared if name in self.__dict__})
         return other

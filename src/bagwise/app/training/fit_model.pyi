@@ -36,6 +36,7 @@ def fit_model(
     split: str | None = None,
     keep: str | None = None,
     labels: str | None = None,
+    relabel: str | None = None,
     extensions: str | None = None,
     sep: str | None = None,
     sheet: str | None = None,

@@ -21,6 +21,7 @@ from bagwise.app.training.few_labels import helps_unlabelled
 from bagwise.app.training.items import first_labels, open_source, step_cache
 from bagwise.app.training.known_items import KnownItems
 from bagwise.app.training.parts import count_parts
+from bagwise.app.training.relabelling import read_relabelling, relabelled
 from bagwise.app.training.rows import PartedRows, exceeds, sample_items
 from bagwise.codebooks.pyramids import n_cells
 from bagwise.distributed.executors import Executor
@@ -28,6 +29,7 @@ from bagwise.errors import BagwiseError, argument, parameter_name
 from bagwise.merging.criteria import NAMED_CRITERIA, resolve_criterion
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import Skipped
+from bagwise.sources.limits import as_limits
 
 __all__ = [
     "FitLog",
@@ -176,6 +178,10 @@ def open_training(
     options = options if known is None else known.options_for(options)
     opened = open_source(source, options, executor) if known is None else known.open(source, options, executor)
     log.notes.extend(opened.notes)
+    if options.relabel is not None:
+        corrected = read_relabelling(options.relabel, as_limits(options.limits))
+        opened, note = relabelled(opened, corrected, options.relabel)
+        log.notes.append(f"{note}.")
     if not use_classes:
         class_names(opened, options, use_classes)
         options, collection, found = MODALITIES[opened.modality].resolve(options, opened)

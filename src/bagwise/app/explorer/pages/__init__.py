@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bagwise.app.explorer.pages import between, clusters, compare, groups, items, map, overview, search, steer
+from bagwise.app.explorer.pages import between, clusters, compare, groups, items, labels, map, overview, search, steer
 
 __all__ = ["PAGES"]
 
@@ -13,6 +13,7 @@ PAGES = {
     "groups": groups,
     "items": items,
     "between": between,
+    "labels": labels,
     "map": map,
     "search": search,
     "steer": steer,

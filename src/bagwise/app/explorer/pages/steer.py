@@ -6,15 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import QueryParams
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from bagwise._utils.json_text import parse_json
-from bagwise.app.explorer.editor import Editor, Refused, Shown, Step, described
-from bagwise.app.explorer.requests import answer_json, answered, reading, size_of
+from bagwise.app.explorer.editor import Editor, Shown, Step, described
+from bagwise.app.explorer.requests import changing, reading, size_of
 from bagwise.app.explorer.workspace import Workspace
 from bagwise.app.index.cluster_edits import ClusterMeasured, described_edit
 from bagwise.app.model.editing import linked_words
@@ -24,7 +20,6 @@ from bagwise.errors import BagwiseError
 
 __all__ = ["measured", "python_lines", "routes", "steer"]
 
-_MOST_BYTES = 1 << 20
 _MOST_EDITS = 200  # that are listed
 
 
@@ -37,25 +32,6 @@ def routes(space: Workspace) -> list[BaseRoute]:
         editor.start()
         return steer(editor, size_of(query))
 
-    def changing(change: Callable[[dict[str, Any]], None]) -> Callable[[Request], Any]:
-        def answer(body: bytes) -> Response:
-            try:
-                change(_content(body))
-            except Refused as error:
-                return answer_json({"error": str(error)}, error.status)
-            except BagwiseError as error:
-                return answer_json({"error": str(error)}, 400)
-            return answered(lambda: steer(editor, None))
-
-        async def posted(request: Request) -> Response:
-            try:
-                body = await request.body()
-            except ClientDisconnect:
-                body = b""
-            return await run_in_threadpool(answer, body)
-
-        return posted
-
     changes: dict[str, Callable[[dict[str, Any]], None]] = {
         "edit": lambda given: editor.edit(_edit(given, space), _revision(given)),
         "cluster": lambda given: editor.cluster(_n_clusters(given), _revision(given)),
@@ -65,19 +41,11 @@ def routes(space: Workspace) -> list[BaseRoute]:
     }
     return [
         Route("/api/steer", reading(opened)),
-        *(Route(f"/api/steer/{name}", changing(change), methods=["POST"]) for name, change in changes.items()),
+        *(
+            Route(f"/api/steer/{name}", changing(change, lambda: steer(editor, None)), methods=["POST"])
+            for name, change in changes.items()
+        ),
     ]
-
-
-def _content(body: bytes) -> dict[str, Any]:
-    """Read the JSON object of a request."""
-    try:
-        given = parse_json(body) if len(body) <= _MOST_BYTES else None
-    except (ValueError, RecursionError):
-        given = None
-    if not isinstance(given, dict):
-        raise BagwiseError(f"A change must be a JSON object of at most {_MOST_BYTES >> 20} MB.")
-    return given
 
 
 def _revision(given: dict[str, Any]) -> int:

@@ -6,6 +6,7 @@ import * as overview from "./overview.js";
 import * as groups from "./groups.js";
 import * as items from "./items.js";
 import * as between from "./between.js";
+import * as labels from "./labels.js";
 import * as map from "./map.js";
 import * as search from "./search.js";
 import * as steer from "./steer.js";
@@ -19,6 +20,7 @@ const PAGES = {
   "/groups": { name: "Groups", show: groups.show },
   "/items": { name: "Items", show: items.show },
   "/between": { name: "Two classes", show: between.show },
+  "/labels": { name: "Labels", show: labels.show },
   "/map": { name: "Map", show: map.show },
   "/search": { name: "Search", show: search.show },
   "/steer": { name: "Steer", show: steer.show },
