@@ -169,11 +169,11 @@ def test_a_manifest_by_url_names_stores_and_servers(tmp_path, ending):
 
 def test_a_manifest_by_url_does_not_choose_who_gets_credentials():
     place = ManifestRoot.of(ManifestFile(Url("https://host/m.csv", {"token": "x"}), Limits(), options={"token": "x"}))
-    given = {url: place.content(url, url).place.options for url in (
+    given = {url: place.content(url, url).base.options for url in (
         "a.jpg", "https://host/a.jpg", "https://other/a.jpg", "http://host/a.jpg", "s3://host/a.jpg")}  # fmt: skip
     assert [url for url, options in given.items() if options] == ["a.jpg", "https://host/a.jpg"]
     place = ManifestRoot.of(ManifestFile(Url("s3://bucket/m.csv", {"key": "x"}), Limits()))
-    assert place.content("a", "s3://other/a.jpg").place.options == {"key": "x"}
+    assert place.content("a", "s3://other/a.jpg").base.options == {"key": "x"}
 
 
 def test_a_manifest_names_files_in_zip_files(tmp_path):

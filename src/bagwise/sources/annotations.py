@@ -46,34 +46,35 @@ class Annotations:
     notes: tuple[str, ...] = ()
 
 
-def annotations_of(given: Any, what: str, ids: Sequence[str], source: str, limits: Limits) -> Annotations:
+def annotations_of(annotations: Any, what: str, ids: Sequence[str], source: str, limits: Limits) -> Annotations:
     """Return the labels or splits (`what`) of a mapping with exactly these ids, or all that a file says about items."""
-    if isinstance(given, Mapping):
-        found = {str(id): _as_tuple(value) for id, value in given.items()}
-        _check_ids(ids, found, what, source)
+    if isinstance(annotations, Mapping):
+        by_id = {str(id): _as_tuple(value) for id, value in annotations.items()}
+        _check_ids(ids, by_id, what, source)
         if what == "label":
-            return Annotations(labels=found)
-        several = [id for id, names in found.items() if len(names) != 1]
+            return Annotations(labels=by_id)
+        several = [id for id, names in by_id.items() if len(names) != 1]
         if several:
-            raise BagwiseError(f"Item {several[0]!r} is in the splits {found[several[0]]}; an item is in exactly one.")
-        return Annotations(splits={id: names[0] for id, names in found.items()})
-    if isinstance(given, (str, os.PathLike)):
-        given = LabelFile(given)
-    if not isinstance(given, LabelFile):
+            raise BagwiseError(f"Item {several[0]!r} is in the splits {by_id[several[0]]}; an item is in exactly one.")
+        return Annotations(splits={id: names[0] for id, names in by_id.items()})
+    if isinstance(annotations, (str, os.PathLike)):
+        annotations = LabelFile(annotations)
+    if not isinstance(annotations, LabelFile):
         raise BagwiseError(
             f"{what}s must be a mapping from ids, or the path of a table with columns id and {what}; "
-            f"got {type(given).__name__}."
+            f"got {type(annotations).__name__}."
         )
-    place = as_place(given.path)
-    if not isinstance(place, Url) and not Path(place).is_file():
+    location = as_place(annotations.path)
+    if not isinstance(location, Url) and not Path(location).is_file():
         raise BagwiseError(
-            f"There is no file {os.fspath(given.path)}. {what.capitalize()}s come from a CSV, TSV, JSON lines, Excel, "
-            f"Parquet or SQLite file with columns filename and {what}."
+            f"There is no file {os.fspath(annotations.path)}. {what.capitalize()}s come from a CSV, TSV, JSON lines, "
+            f"Excel, Parquet or SQLite file with columns filename and {what}."
         )
     try:
-        return _read_file(given, what, ids, source, limits)
+        return _read_file(annotations, what, ids, source, limits)
     except BagwiseError as error:
-        raise BagwiseError(f"{os.fspath(given.path)} cannot be used for {what}s: {str(error).rstrip('.')}.") from error
+        reason = str(error).rstrip(".")
+        raise BagwiseError(f"{os.fspath(annotations.path)} cannot be used for {what}s: {reason}.") from error
 
 
 def _as_tuple(value: Any) -> tuple[str, ...]:
@@ -82,8 +83,8 @@ def _as_tuple(value: Any) -> tuple[str, ...]:
     return tuple(map(str, value)) if isinstance(value, (list, tuple, set, frozenset)) else (str(value),)
 
 
-def _check_ids(ids: Sequence[str], found: Mapping[str, Any], what: str, source: str) -> None:
-    missing, strange = [id for id in ids if id not in found], sorted(set(found) - set(ids))
+def _check_ids(ids: Sequence[str], by_id: Mapping[str, Any], what: str, source: str) -> None:
+    missing, strange = [id for id in ids if id not in by_id], sorted(set(by_id) - set(ids))
     about = []
     if missing:
         about.append(f"{len(missing)} of {len(ids)} items have no {what} there, the first is {missing[0]!r}")
@@ -124,15 +125,15 @@ def _read_file(file: LabelFile, what: str, ids: Sequence[str], source: str, limi
         if id is None:
             strange.append(name)
             continue
-        own = [label for one in of if (label := one.strip())]
+        item_labels = [label for one in of if (label := one.strip())]
         split = split_name(part.strip()) or None
-        if id in named and named[id] != name and own != labels[id]:
+        if id in named and named[id] != name and item_labels != labels[id]:
             raise BagwiseError(f"item {id!r} is there twice, as {named[id]!r} and {name!r}, with different labels")
         if splits.get(id, split) != split:
             raise BagwiseError(f"item {id!r} is in two splits there, {splits[id]!r} and {split!r}")
         named[id], splits[id] = name, split
         known = labels.setdefault(id, [])
-        known += [label for label in own if label not in known]
+        known += [label for label in item_labels if label not in known]
     if not named:
         first = f", the first is {strange[0]!r}" if strange else ""
         raise BagwiseError(
@@ -193,16 +194,16 @@ class _Matching:
         if name in self._ids:
             return name
         *folders, base = name.split("/")
-        found = [id for id in self._by_name.get(base, ()) if _same_end(folders, id.split("/")[:-1])]
-        if len(found) > 1:
-            exact = [id for id in found if id.rsplit("/", 1)[-1] == base]
-            found = exact or found
-        if len(found) > 1:
+        ids = [id for id in self._by_name.get(base, ()) if _same_end(folders, id.split("/")[:-1])]
+        if len(ids) > 1:
+            exact = [id for id in ids if id.rsplit("/", 1)[-1] == base]
+            ids = exact or ids
+        if len(ids) > 1:
             raise BagwiseError(
-                f"{name!r} may be {found[0]!r} or {found[1]!r}. Write paths"
+                f"{name!r} may be {ids[0]!r} or {ids[1]!r}. Write paths"
                 + in_python(", as in collection.ids", " below the folder or in the archive")
             )
-        return found[0] if found else None
+        return ids[0] if ids else None
 
 
 def _same_end(some: Sequence[str], others: Sequence[str]) -> bool:

@@ -194,8 +194,8 @@ class Collection(Sequence[Item]):
         contents: dict[str, Any] = {item.id: item.content if len(decoders) == 1 else item for item in items}
         table = item_table([one.id for one in items], [one.labels for one in items], [one.split for one in items])
         decoder = decoders[0] if len(decoders) == 1 else None
-        given: dict[str, Any] = {"notes": notes, "skipped": skipped, "ignored": ignored, "limits": limits}
-        return cls(table, modality, decoder, Contents(contents), source=source, **given)
+        about: dict[str, Any] = {"notes": notes, "skipped": skipped, "ignored": ignored, "limits": limits}
+        return cls(table, modality, decoder, Contents(contents), source=source, **about)
 
     @classmethod
     def from_matrix(
@@ -496,18 +496,18 @@ class Collection(Sequence[Item]):
         -------
         collection : Collection
         """
-        found = annotations_of(splits, "split", self.ids, self.source, self.limits)
-        return self._annotated(dataclasses.replace(found, labels=None))
+        annotations = annotations_of(splits, "split", self.ids, self.source, self.limits)
+        return self._annotated(dataclasses.replace(annotations, labels=None))
 
-    def _annotated(self, found: Annotations) -> Collection:
+    def _annotated(self, annotations: Annotations) -> Collection:
         table, ids = self.table, self.ids
-        if found.labels is not None:
-            table = _replaced(table, "label", label_column([found.labels[id] for id in ids]))
-        if found.splits is not None:
-            table = _replaced(table, "split", to_codes(found.splits[id] for id in ids))
+        if annotations.labels is not None:
+            table = _replaced(table, "label", label_column([annotations.labels[id] for id in ids]))
+        if annotations.splits is not None:
+            table = _replaced(table, "split", to_codes(annotations.splits[id] for id in ids))
         changed = self._changed(table)
         changed._check_labels()
-        changed.notes = (*self.notes, *found.notes)
+        changed.notes = (*self.notes, *annotations.notes)
         return changed
 
     def with_decoder(self, decoder: Decoder | None) -> Collection:
@@ -568,27 +568,27 @@ def to_list(column: Any) -> list[Any]:
     return column.to_pylist() if arrow().types.is_integer(column.type) else to_strings(column)
 
 
-def as_items(given: Any, modality: str) -> tuple[Sequence[Any], str]:
+def as_items(several: Any, modality: str) -> tuple[Sequence[Any], str]:
     """Return the items of a collection of a modality, or of a list, or array, of arrays or texts, and their origin."""
     items: Sequence[Any]
-    if isinstance(given, Collection):
-        if given.modality != modality:
+    if isinstance(several, Collection):
+        if several.modality != modality:
             raise BagwiseError(
-                f"This descriptor takes {modality}, got a collection of {given.modality} from {given.source}."
+                f"This descriptor takes {modality}, got a collection of {several.modality} from {several.source}."
             )
-        items, source = given, given.source
+        items, source = several, several.source
     else:
-        if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+        if isinstance(several, (str, bytes)) or not isinstance(several, Iterable):
             raise BagwiseError(
-                f"Expected a list of {modality} or a collection, got {type(given).__name__}. "
+                f"Expected a list of {modality} or a collection, got {type(several).__name__}. "
                 "Open folders and archives by bagwise.open_collection(path)."
             )
         # an array of shape (n, height, 3) could be n grey images, but is one in RGB
-        if modality == "images" and isinstance(given, np.ndarray) and (given.ndim < 3 or given.shape[2:] == (3,)):
+        if modality == "images" and isinstance(several, np.ndarray) and (several.ndim < 3 or several.shape[2:] == (3,)):
             raise BagwiseError(
-                f"Expected a list of images, got one array of shape {given.shape}. For one image pass [image]."
+                f"Expected a list of images, got one array of shape {several.shape}. For one image pass [image]."
             )
-        values: Any = given if isinstance(given, (list, tuple, np.ndarray)) else list(given)
+        values: Any = several if isinstance(several, (list, tuple, np.ndarray)) else list(several)
         items, source = list_items(values, modality[:-1]), "the list"
     if len(items) == 0:
         raise BagwiseError(f"There is nothing to describe: got no {modality}. Pass at least one.")
@@ -603,12 +603,12 @@ def as_text(content: Any) -> str:
     raise BagwiseError(f"A text must be a str, got {type(content).__name__}.{hint}")
 
 
-def load_texts(given: Any, on_error: str = "raise") -> ItemIterator:
+def load_texts(texts: Any, on_error: str = "raise") -> ItemIterator:
     """Iterate over the texts, at least one, of a collection or an iterable of str."""
 
     def text_of(item: Any) -> str:
         with item_errors(item.id):
             return as_text(item.load())
 
-    items, source = as_items(given, "texts")
+    items, source = as_items(texts, "texts")
     return ItemIterator(items, text_of, source, on_error=on_error)

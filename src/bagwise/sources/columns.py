@@ -189,8 +189,8 @@ def _numbers(table: Table, name: str, truths: list[str], decimal_commas: bool = 
     if types.is_boolean(kind):
         truths.append(name)
     if types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
-        found = column.cast(kind) if kind != column.type else column
-        return to_floats(found.cast(arrow.float64(), safe=False))
+        values = column.cast(kind) if kind != column.type else column
+        return to_floats(values.cast(arrow.float64(), safe=False))
     if types.is_null(kind):
         return np.full(len(column), np.nan)
     if not (types.is_string(kind) or types.is_large_string(kind)):
@@ -208,11 +208,11 @@ def _numbers(table: Table, name: str, truths: list[str], decimal_commas: bool = 
     except arrow.ArrowInvalid:
         pass
     try:
-        found = to_floats(cells.cast(arrow.bool_()).cast(arrow.float64()))
+        values = to_floats(cells.cast(arrow.bool_()).cast(arrow.float64()))
     except arrow.ArrowInvalid:
         return None
     truths.append(name)
-    return found
+    return values
 
 
 def _read_decimal_commas(table: Table, numbers: dict[str, Any]) -> list[str]:
@@ -220,12 +220,12 @@ def _read_decimal_commas(table: Table, numbers: dict[str, Any]) -> list[str]:
     from pyarrow import compute
 
     wrong = [name for name, column in numbers.items() if column is None]
-    found = {name: _numbers(table, name, [], decimal_commas=True) for name in wrong}
-    there = [name for name, column in found.items() if column is not None]
+    by_commas = {name: _numbers(table, name, [], decimal_commas=True) for name in wrong}
+    there = [name for name, column in by_commas.items() if column is not None]
     if there and not any(
         compute.any(compute.match_substring(table.columns.column(name), ".")).as_py() for name in numbers
     ):
-        numbers |= {name: found[name] for name in there}
+        numbers |= {name: by_commas[name] for name in there}
         return there
     return []
 

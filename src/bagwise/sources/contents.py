@@ -64,22 +64,22 @@ class FileContent:
 class UrlContent:
     """The bytes of a file by URL: `path` is that in the file system of `place`, None if it is that of the URL."""
 
-    place: Url
+    base: Url
     path: str | None = None
     size: int | None = None
     version: str | None = None
 
     @classmethod
-    def listed(cls, place: Url, path: str, about: dict[str, Any]) -> UrlContent:
+    def listed(cls, base: Url, path: str, about: dict[str, Any]) -> UrlContent:
         """Make the content of a file from what the file system says of it."""
-        return cls(place, path, about.get("size"), version_of(about))
+        return cls(base, path, about.get("size"), version_of(about))
 
     @property
     def url(self) -> str:
         """The URL, as it is opened."""
         if self.path is None:
-            return self.place.url
-        outer, *rest = self.place.url.split("::", 1)
+            return self.base.url
+        outer, *rest = self.base.url.split("::", 1)
         first = self.path if "://" in self.path else f"{outer.split('://', 1)[0]}://{self.path.removeprefix('/')}"
         return "::".join([first, *rest])
 
@@ -89,7 +89,7 @@ class UrlContent:
         return redacted(self.url)
 
     def _opened(self) -> tuple[Any, str]:
-        system, path = self.place.opened()
+        system, path = self.base.opened()
         return system, path if self.path is None else self.path
 
     def open(self) -> BinaryIO:

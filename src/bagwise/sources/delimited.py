@@ -41,10 +41,10 @@ def as_separator(sep: str | None) -> str | None:
     """
     if sep is None:
         return None
-    found = _SEPARATORS.get(sep, sep) if isinstance(sep, str) else sep
-    if not isinstance(found, str) or len(found) != 1 or found in '\r\n"' or not found.isascii():
+    separator = _SEPARATORS.get(sep, sep) if isinstance(sep, str) else sep
+    if not isinstance(separator, str) or len(separator) != 1 or separator in '\r\n"' or not separator.isascii():
         raise BagwiseError(f"{argument('sep', sep)} is not one character. Give one such as ';', or tab.")
-    return found
+    return separator
 
 
 def quote_of(head: str, quote: str | None, has_tabs: bool) -> str | None:
@@ -73,14 +73,14 @@ def separator_of(head: str, quote: str | None = '"', usual: str = ",") -> str:
     ';'
     """
     is_usual = len(first_rows(head, usual, quote, 1)[0]) > 1
-    found = []
+    dividing = []
     for other in _OTHERS:
         rows = first_rows(head, other, quote, _ROWS)
         alike = len(rows[0]) > 1 and {len(row) for row in rows} == {len(rows[0])}
         numbers = other != "," and all(is_number(cell, True) for row in rows for cell in row)
         if alike and (numbers or not is_usual):
-            found.append(other)
-    return found[0] if len(found) == 1 else usual
+            dividing.append(other)
+    return dividing[0] if len(dividing) == 1 else usual
 
 
 def is_number(cell: str, decimal_comma: bool = False) -> bool:
@@ -218,13 +218,13 @@ def _wrong_row(text: str, separator: str, error: csv.Error, line: int, quote: st
     else:
         what = f"closes within a field, in line {line + text.count(chr(10), 0, closes)}"
     advice = in_python("; if quotes are plain characters, pass quote=None", "; or save it as .tsv, without quotes")
-    found = BagwiseError(
+    wrong = BagwiseError(
         f"the quote {quote} that opens in line {first} {what}. Close it, or write {2 * quote} for a quote in a text "
         f"that has {quote} around it{advice}"
     )
     if closes is None and first != last:
-        raise found from error
-    return found
+        raise wrong from error
+    return wrong
 
 
 def _open_quote(text: str, separator: str, quote: str) -> tuple[int | None, int | None]:
@@ -233,10 +233,10 @@ def _open_quote(text: str, separator: str, quote: str) -> tuple[int | None, int 
     at = 0
     while at < len(text):
         if text[at] != quote:
-            found = field_end.search(text, at)
-            if found is None:
+            end = field_end.search(text, at)
+            if end is None:
                 break
-            at = found.end()
+            at = end.end()
             continue
         closes = text.find(quote, at + 1)
         while closes >= 0 and text[closes + 1 : closes + 2] == quote:

@@ -100,8 +100,8 @@ def open_frame(
     modality = "texts" if modality == "records" else modality
     if modality not in _MODALITIES:
         raise unknown_name("modality of a table in memory", modality, ("auto", *_MODALITIES))
-    for name, given, used in (("image", image, modality == "images"), ("text", text, modality == "texts")):
-        if given is not None and not used:
+    for name, column, used in (("image", image, modality == "images"), ("text", text, modality == "texts")):
+        if column is not None and not used:
             raise BagwiseError(f"{argument(name)} is not for {modality}. Leave it out.")
     if layer is not None and not _is_anndata(source):
         raise BagwiseError(f"{argument('layer')} is for AnnData, got {type(source).__name__}. Leave it out.")
@@ -170,13 +170,13 @@ class _Frame:
             if any(one is None for one in chunks):
                 unread[name] = "values that are no strings or numbers"
                 continue
-            found: Any = chunks[0]
+            column: Any = chunks[0]
             if len(chunks) > 1:
-                found = pa.concat_tables(
+                column = pa.concat_tables(
                     [pa.table({name: one}) for one in chunks], promote_options="permissive"
                 ).column(name)
             classes = _class_names(self.features.get(name))
-            columns[name] = found if classes is None else _named(found, classes, name)
+            columns[name] = column if classes is None else _named(column, classes, name)
         return Table(pa.table(columns), range(self.n_rows), unread=unread)
 
     def image(self) -> str | None:
@@ -231,11 +231,11 @@ class _Frame:
 def _names(part: Any) -> dict[str, Any]:
     """Return the columns of a table, as its library calls them, by their names."""
     names = part if isinstance(part, Mapping) else getattr(part, "column_names", None)
-    found: list[Any] = list(names if names is not None else part.columns)
-    strings = [str(name) for name in found]
+    columns: list[Any] = list(names if names is not None else part.columns)
+    strings = [str(name) for name in columns]
     if len(set(strings)) < len(strings):
         raise BagwiseError(f"The {type(part).__name__} has columns of the same name: {shortened(strings)}.")
-    return dict(zip(strings, found, strict=True))
+    return dict(zip(strings, columns, strict=True))
 
 
 def _n_rows(part: Any) -> int:
@@ -261,10 +261,10 @@ def _column(part: Any, name: str) -> Any | None:
     pa, values = arrow(), part[_names(part)[name]]
     try:
         stream = hasattr(values, "__arrow_c_stream__")
-        found = pa.chunked_array(values if stream else [pa.array(values, from_pandas=True)])
-        if is_nested(found.type):
+        column = pa.chunked_array(values if stream else [pa.array(values, from_pandas=True)])
+        if is_nested(column.type):
             return None
-        return found.cast(pa.large_string()) if str(found.type) == "string_view" else found
+        return column.cast(pa.large_string()) if str(column.type) == "string_view" else column
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         cells = [one.item() if isinstance(one, np.generic) else None if is_missing(one) else one for one in values]
         other = {type(one) for one in cells} - {type(None), str, int, float, bool, list}
@@ -314,16 +314,16 @@ def _texts(frame: _Frame, chosen: Mapping[str, Any], labelled: bool, limits: Lim
     roles = columns_of_texts(table, chosen, labelled)
     ids = frame.ids(table, roles, chosen["id"])
     where = f"the {frame.kind}"
-    found = texts_of(table, roles, where, limits, ids=ids, split=frame.splits())
+    texts = texts_of(table, roles, where, limits, ids=ids, split=frame.splits())
     notes += [*roles.notes, *unused_note([*roles.unused, *table.unread])]
-    return Collection(found.table, "texts", TextDecoder("utf-8", limits), source=where, notes=notes, limits=limits)
+    return Collection(texts.table, "texts", TextDecoder("utf-8", limits), source=where, notes=notes, limits=limits)
 
 
 def _images(
-    frame: _Frame, given: str | None, chosen: Mapping[str, Any], labelled: bool, mode: str, limits: Limits
+    frame: _Frame, image: str | None, chosen: Mapping[str, Any], labelled: bool, mode: str, limits: Limits
 ) -> Collection:
     require("PIL.Image", "app", "Reading images")
-    column = frame.image() if given is None else assign_roles(frame.names, {"image": given})["image"]
+    column = frame.image() if image is None else assign_roles(frame.names, {"image": image})["image"]
     if column is None:
         raise BagwiseError(
             f"none of its columns has images, or is named image, img; there are {shortened(frame.names)}. "
@@ -395,10 +395,10 @@ def _frame_table(source: Any, reading: Reading) -> RawTable:
     limits = reading.limits
     limits.check("rows", frame.n_rows, f"the {frame.kind} has {frame.n_rows:,} rows")
     limits.check("columns", len(frame.names), f"the {frame.kind} has {len(frame.names):,} columns")
-    found = number_table(frame.table(), reading, frame.typed_label())
-    found.ids = frame.index() if found.ids is None else found.ids
-    found.splits = frame.splits() if found.splits is None else found.splits
-    return found
+    raw = number_table(frame.table(), reading, frame.typed_label())
+    raw.ids = frame.index() if raw.ids is None else raw.ids
+    raw.splits = frame.splits() if raw.splits is None else raw.splits
+    return raw
 
 
 def _anndata_table(source: Any, reading: Reading) -> RawTable:
@@ -429,9 +429,9 @@ def anndata_matrix(source: Any, layer: str | None) -> tuple[Any, list[str]]:
     layers = [*source.layers, *(["raw"] if getattr(source, "raw", None) is not None else [])]
     if layer is not None and layer not in layers:
         raise BagwiseError(f"there is no layer {layer!r}; there are {shortened(layers) or 'none'}.")
-    held = source if layer is None else source.raw if layer == "raw" else source.layers[layer]
-    X = held.X if layer in (None, "raw") else held
-    names = [str(name) for name in (held if layer == "raw" else source).var_names]
+    matrix = source if layer is None else source.raw if layer == "raw" else source.layers[layer]
+    X = matrix.X if layer in (None, "raw") else matrix
+    names = [str(name) for name in (matrix if layer == "raw" else source).var_names]
     if X is None:
         raise BagwiseError(f"it has no matrix X. Choose a layer by {argument('layer')}: {shortened(layers)}.")
     if hasattr(X, "to_memory"):  # backed by a file

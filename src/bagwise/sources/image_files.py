@@ -108,15 +108,15 @@ def _readable() -> dict[str, str]:
     """Return the formats that this Pillow reads: their names, and those of the plugins."""
     from PIL import features
 
-    found = {}
+    plugins = {}
     for name, (plugin, module, needed) in IMAGE_FORMATS.items():
         try:
             import_module(f"PIL.{module}")
         except ImportError:  # AVIF, before Pillow 11.3
             continue
         if not needed or features.check(needed):
-            found[name] = plugin
-    return found
+            plugins[name] = plugin
+    return plugins
 
 
 def open_image(file: BinaryIO) -> Any:
@@ -147,7 +147,7 @@ def _refusal(head: bytes) -> str:
 def decoding_bytes(image: Any, mode: str, size: tuple[int, int]) -> int:
     """Estimate the memory to decode an opened image, by its header; `size` is that of the file, before any draft."""
     n_pixels = image.size[0] * image.size[1]
-    held = _MODE_BYTES.get(image.mode, 4)
+    pixel_bytes = _MODE_BYTES.get(image.mode, 4)
     beside = _FORMAT_BYTES.get(image.format, 0) * n_pixels
     out = 1 if mode == "grey" else 3
     if image.format in ("JPEG", "MPO") and image.info.get("progressive"):
@@ -159,8 +159,8 @@ def decoding_bytes(image: Any, mode: str, size: tuple[int, int]) -> int:
         width, length = (side if isinstance(side, int) else 0 for side in sides)
         beside += 8 * width * length
     # what it becomes is held beside it, and again if it is turned; to ask for that would load some formats
-    after = max(held + out, 2 * out) * n_pixels
-    return max(held * n_pixels + beside, after) + _STRIP_BYTES * min(n_pixels, _STRIP_PIXELS)
+    after = max(pixel_bytes + out, 2 * out) * n_pixels
+    return max(pixel_bytes * n_pixels + beside, after) + _STRIP_BYTES * min(n_pixels, _STRIP_PIXELS)
 
 
 def to_array(image: Any, mode: str, check: Callable[[], None]) -> NDArray[np.uint8]:

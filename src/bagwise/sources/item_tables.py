@@ -128,9 +128,9 @@ def to_strings(column: Any) -> list[Any]:
 
 def to_codes(values: Iterable[str | None]) -> Any:
     """Return strings as an Arrow array of codes and the different values; None is null."""
-    found: dict[str | None, int] = {None: -1}
-    codes = np.fromiter((found.setdefault(one, len(found) - 1) for one in values), np.int32)
-    return coded(codes, list(found)[1:])  # type: ignore[arg-type]
+    code_of: dict[str | None, int] = {None: -1}
+    codes = np.fromiter((code_of.setdefault(one, len(code_of) - 1) for one in values), np.int32)
+    return coded(codes, list(code_of)[1:])  # type: ignore[arg-type]
 
 
 def coded(codes: NDArray[np.int32], values: Sequence[str]) -> Any:
@@ -147,9 +147,9 @@ def numbers(values: NDArray[Any]) -> Any:
 
 def mapped_codes(column: Any, values: Sequence[str | None]) -> Any:
     """Return an array of codes as that of other values, one for each of its own; None is null."""
-    found: dict[str | None, int] = {None: -1}
-    codes = np.array([*(found.setdefault(one, len(found) - 1) for one in values), -1], np.int32)
-    return coded(codes[_codes(column.indices)], list(found)[1:])  # type: ignore[arg-type]
+    code_of: dict[str | None, int] = {None: -1}
+    codes = np.array([*(code_of.setdefault(one, len(code_of) - 1) for one in values), -1], np.int32)
+    return coded(codes[_codes(column.indices)], list(code_of)[1:])  # type: ignore[arg-type]
 
 
 def codes_of(column: Any) -> tuple[NDArray[np.int32], list[str]]:
@@ -159,8 +159,8 @@ def codes_of(column: Any) -> tuple[NDArray[np.int32], list[str]]:
 
 
 def _codes(indices: Any) -> NDArray[np.int32]:
-    held = np.frombuffer(indices.buffers()[1], str(indices.type))
-    codes = held[indices.offset : indices.offset + len(indices)].astype(np.int32, copy=False)
+    buffer = np.frombuffer(indices.buffers()[1], str(indices.type))
+    codes = buffer[indices.offset : indices.offset + len(indices)].astype(np.int32, copy=False)
     return np.where(_there(indices), codes, -1).astype(np.int32) if indices.null_count else codes
 
 
@@ -174,8 +174,8 @@ def to_floats(column: Any) -> NDArray[np.float64]:
     """Return a column of float64, NaN where it is null."""
     parts = [np.empty(0)]
     for chunk in column.chunks:
-        held = np.frombuffer(chunk.buffers()[1], np.float64) if len(chunk) else parts[0]
-        values = held[chunk.offset : chunk.offset + len(chunk)]
+        buffer = np.frombuffer(chunk.buffers()[1], np.float64) if len(chunk) else parts[0]
+        values = buffer[chunk.offset : chunk.offset + len(chunk)]
         parts.append(np.where(_there(chunk), values, np.nan) if chunk.null_count else values)
     return np.concatenate(parts)
 
@@ -197,10 +197,10 @@ def label_sets_of(column: Any) -> tuple[NDArray[np.int32], list[tuple[str, ...]]
         return codes, [*((value,) for value in values), ()]
     flat, values = codes_of(one.flatten())
     starts = one.offsets.to_numpy() - one.offsets[0].as_py()
-    found: dict[tuple[str, ...], int] = {(): -1}
+    code_of: dict[tuple[str, ...], int] = {(): -1}
     labels = (tuple(values[code] for code in flat[a:b].tolist()) for a, b in pairwise(starts.tolist()))
-    codes = np.fromiter((found.setdefault(some, len(found) - 1) for some in labels), np.int32)
-    return codes, [*list(found)[1:], ()]
+    codes = np.fromiter((code_of.setdefault(some, len(code_of) - 1) for some in labels), np.int32)
+    return codes, [*list(code_of)[1:], ()]
 
 
 def as_array(column: Any) -> Any:
@@ -218,10 +218,10 @@ def packed(table: Any) -> bytes:
     for number, field in enumerate(table.schema):
         if pa.types.is_dictionary(field.type):
             codes, _ = codes_of(table.column(number))
-            used, own = np.unique(codes, return_inverse=True)
+            used, new_codes = np.unique(codes, return_inverse=True)
             values = as_array(table.column(number)).dictionary.take(numbers(used[used >= 0]))
-            own = (own - (used[:1] < 0).sum()).astype(np.int32)
-            column = pa.DictionaryArray.from_arrays(numbers(own), values)
+            new_codes = (new_codes - (used[:1] < 0).sum()).astype(np.int32)
+            column = pa.DictionaryArray.from_arrays(numbers(new_codes), values)
             table = table.set_column(number, field.name, column)
     sink = pa.BufferOutputStream()
     codec = next((name for name in ("zstd", "lz4") if pa.Codec.is_available(name)), None)

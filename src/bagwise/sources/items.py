@@ -348,9 +348,9 @@ class ItemIterator(Iterator[Any]):
         self._iterator.close()
 
     def _results(self) -> Any:
-        found = map_in_order(self._try, self._items, self._n_threads, self._size_of, _MOST_BYTES)
-        with closing(found), ProgressBar(self._task or "", self.n_items, enabled=self._task is not None) as bar:
-            for number, (result, error) in enumerate(found):
+        tried = map_in_order(self._try, self._items, self._n_threads, self._size_of, _MOST_BYTES)
+        with closing(tried), ProgressBar(self._task or "", self.n_items, enabled=self._task is not None) as bar:
+            for number, (result, error) in enumerate(tried):
                 if error is None:
                     self.kept.append(number)
                     yield result

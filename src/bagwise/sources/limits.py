@@ -102,13 +102,13 @@ class Limits:
 
     def changed(self) -> dict[str, Any]:
         """Return the limits that are not the defaults, by name."""
-        held = {field.name: (getattr(self, field.name), field.default) for field in fields(self)}
-        return {name: value for name, (value, default) in held.items() if value != default}
+        values = {field.name: (getattr(self, field.name), field.default) for field in fields(self)}
+        return {name: value for name, (value, default) in values.items() if value != default}
 
-    def check(self, name: str, found: float, what: str) -> None:
+    def check(self, name: str, value: float, what: str) -> None:
         """Raise an error if what was found exceeds a limit; `what` says what it is: "it claims 10 rows"."""
         most = self.most(name)
-        if most is not None and found > most:
+        if most is not None and value > most:
             raise self.exceeded(name, what)
 
     def most(self, name: str) -> float | None:
@@ -139,24 +139,24 @@ def _number(name: str, value: str) -> float:
         raise BagwiseError(f"The limit {name} must be {accepted}, got {value!r}.") from error
 
 
-def as_limits(given: Limits | Mapping[str, Any] | Iterable[str] | None) -> Limits:
+def as_limits(limits: Limits | Mapping[str, Any] | Iterable[str] | None) -> Limits:
     """Return limits that are given as such, by a mapping, or by texts ``name=value``; None: the defaults.
 
     >>> as_limits(["rows=100", "table_bytes=2GB"]).table_bytes
     2000000000
     """
-    if isinstance(given, Limits):
-        return given
-    if given is None:
+    if isinstance(limits, Limits):
+        return limits
+    if limits is None:
         return Limits()
     known = [field.name for field in fields(Limits)]
-    if not isinstance(given, Mapping):
-        texts = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
+    if not isinstance(limits, Mapping):
+        texts = list(limits) if isinstance(limits, Iterable) and not isinstance(limits, str) else [limits]
         wrong = next((text for text in texts if not isinstance(text, str) or "=" not in text), None)
         if wrong is not None:
             raise BagwiseError(f"A limit is given as name=value, such as rows={Limits.rows}; got {wrong!r}.")
-        given = dict(text.split("=", 1) for text in texts)
-    named: dict[str, Any] = {str(name).strip().replace("-", "_"): value for name, value in given.items()}
+        limits = dict(text.split("=", 1) for text in texts)
+    named: dict[str, Any] = {str(name).strip().replace("-", "_"): value for name, value in limits.items()}
     for name in named:
         if name not in known:
             raise unknown_name(parameter_name("limits"), name, known)

@@ -51,7 +51,7 @@ _WHOLE = r"^[0-9]{1,18}$"
 class ManifestFile(os.PathLike[str]):
     """A file that is a manifest, and how it is read: it is, once, when its table is asked for."""
 
-    place: Any
+    location: Any
     limits: Limits
     label: str | None = None
     id: str | None = None
@@ -60,7 +60,7 @@ class ManifestFile(os.PathLike[str]):
     options: Mapping[str, Any] | None = field(default=None, repr=False, hash=False)  # of the file systems of its URLs
 
     def __fspath__(self) -> str:
-        return os.fspath(self.place)
+        return os.fspath(self.location)
 
     @property
     def table(self) -> Any:
@@ -95,19 +95,21 @@ class _Read(NamedTuple):
     label_notes: list[str]
 
 
-def as_manifest(path: Any, limits: Limits, **given: Any) -> ManifestFile | None:
+def as_manifest(path: Any, limits: Limits, **options: Any) -> ManifestFile | None:
     """Return a file as a manifest, None unless it is one: it has a column url (or uri), and none of texts."""
     if isinstance(path, ManifestFile):
         return path
-    place = as_place(path)
-    if ending(os.fspath(place)) not in _ENDINGS or not is_file(place):
+    location = as_place(path)
+    if ending(os.fspath(location)) not in _ENDINGS or not is_file(location):
         return None
     try:
-        names = table_names(as_file(place), os.path.basename(os.fspath(place)), Layout(given.get("sep")), limits)
+        names = table_names(
+            as_file(location), os.path.basename(os.fspath(location)), Layout(options.get("sep")), limits
+        )
     except BagwiseError:
         return None  # told by the reader of what it is
     roles = assign_roles(names, {"url": None, "text": None})
-    return None if roles["url"] is None or roles["text"] is not None else ManifestFile(place, limits, **given)
+    return None if roles["url"] is None or roles["text"] is not None else ManifestFile(location, limits, **options)
 
 
 def open_manifest(
@@ -125,7 +127,7 @@ def open_manifest(
 
 def _read(file: ManifestFile) -> _Read:
     """Read a manifest."""
-    name, content = os.path.basename(os.fspath(file)), as_file(file.place)
+    name, content = os.path.basename(os.fspath(file)), as_file(file.location)
     chosen = dict.fromkeys(_ROLES) | {"label": file.label, "id": file.id, "split": file.split}
     layout = Layout(file.sep)
     if ending(name) == ".parquet":
@@ -143,7 +145,7 @@ def _read(file: ManifestFile) -> _Read:
     if not raw.columns.num_rows:
         raise BagwiseError("it has no rows, only names of columns")
     urls = _names(raw, roles["url"], "url")
-    _check_urls(urls, file.place)
+    _check_urls(urls, file.location)
     ids = urls if roles["id"] is None else _names(raw, roles["id"], "id")
     labels = None if roles["label"] is None else raw.codes(roles["label"])
     splits = None if roles["split"] is None else raw.codes(roles["split"], split_name)
@@ -182,15 +184,15 @@ def _numbers(raw: Table, name: str) -> Any:
     return numbers
 
 
-def _check_urls(urls: Any, place: Any) -> None:
+def _check_urls(urls: Any, manifest: Any) -> None:
     """Raise an error for URLs that no file has, and for those that a manifest which comes by URL may not name."""
     compute = require("pyarrow.compute", "app", "Reading manifests")
     if compute.any(compute.match_substring(urls, "\0")).as_py():
         raise BagwiseError("some of its urls have characters of code 0. Remove them")
-    if not isinstance(place, Url):
+    if not isinstance(manifest, Url):
         return
-    own = {part.split("://", 1)[0] for part in place.url.split("::") if "://" in part} - {"file", "local"}
-    known = "|".join(map(re.escape, sorted(_SERVERS | own)))
+    protocols = {part.split("://", 1)[0] for part in manifest.url.split("::") if "://" in part} - {"file", "local"}
+    known = "|".join(map(re.escape, sorted(_SERVERS | protocols)))
     allowed = rf"^((zip|tar)://[^:]*::)?({known})://([^:]|:[^:])*:?$"
     absolute, local, fine = (compute.match_substring_regex(urls, one) for one in (_ABSOLUTE, _LOCAL, allowed))
     if compute.any(compute.or_(local, compute.and_not(absolute, fine))).as_py():
@@ -210,9 +212,9 @@ class ManifestRoot(Root):
     @classmethod
     def of(cls, file: ManifestFile) -> ManifestRoot:
         """Return that of a manifest."""
-        if isinstance(file.place, Url):
-            return cls(Url(file.place.url, file.place.options), file.options)
-        return cls(os.path.dirname(os.path.abspath(file.place)), file.options)
+        if isinstance(file.location, Url):
+            return cls(Url(file.location.url, file.location.options), file.options)
+        return cls(os.path.dirname(os.path.abspath(file.location)), file.options)
 
     def content(
         self,
@@ -288,22 +290,24 @@ def write_manifest(
     <BLANKLINE>
     array(['cat', 'dog'], dtype='<U3')
     """
-    place = as_place(path, storage_options)
-    end = ending(os.fspath(place))
+    location = as_place(path, storage_options)
+    end = ending(os.fspath(location))
     if end not in _ENDINGS:
-        raise BagwiseError(f"The name of a manifest must end in {', '.join(sorted(_ENDINGS))}; got {os.fspath(place)}.")
+        raise BagwiseError(
+            f"The name of a manifest must end in {', '.join(sorted(_ENDINGS))}; got {os.fspath(location)}."
+        )
     if end == ".parquet":
         require("pyarrow.parquet", "app", "Writing Parquet files")
     several = collection.several()
     if several is not None:
         raise BagwiseError(f"Manifests have one label per item, but {several.id!r} has {len(several.labels)}.")
-    home = _Home(place)
+    home = _Home(location)
     rows = list(zip(*map(home.row, collection), strict=True))
     columns = dict(zip(("id", "url", "label", "split", "size", "offset"), rows, strict=True))
     for name in ("split", "offset"):
         if all(value is None for value in columns[name]):
             del columns[name]
-    with open_for_writing(place) as file:
+    with open_for_writing(location) as file:
         if end == ".parquet":
             require("pyarrow.parquet", "app", "Writing Parquet files").write_table(
                 arrow().table({name: _column(values) for name, values in columns.items()}),
@@ -329,9 +333,9 @@ def _column(values: Sequence[Any]) -> Any:
 class _Home:
     """The folder of a manifest that is written, which URLs in it are relative to."""
 
-    def __init__(self, place: Any) -> None:
-        self._remote = isinstance(place, Url)
-        folder = place.beside("").url if isinstance(place, Url) else os.path.dirname(os.path.abspath(place))
+    def __init__(self, location: Any) -> None:
+        self._remote = isinstance(location, Url)
+        folder = location.beside("").url if isinstance(location, Url) else os.path.dirname(os.path.abspath(location))
         self._folder = folder if self._remote else folder.rstrip(os.sep) + os.sep
 
     def row(self, item: Item) -> tuple[Any, ...]:

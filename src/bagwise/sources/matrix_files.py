@@ -125,9 +125,9 @@ def _npz_splits(names: Sequence[str]) -> list[tuple[str, str, str]]:
     """Find x_train, y_train, x_test, y_test."""
     by_lower = {name.lower(): name for name in names}
     splits = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
-    found = [(split, by_lower.get(f"x_{name}"), by_lower.get(f"y_{name}")) for name, split in splits.items()]
-    complete = [(split, x, y) for split, x, y in found if x and y]
-    alone = [x for _, x, y in found if x and not y]
+    arrays = [(split, by_lower.get(f"x_{name}"), by_lower.get(f"y_{name}")) for name, split in splits.items()]
+    complete = [(split, x, y) for split, x, y in arrays if x and y]
+    alone = [x for _, x, y in arrays if x and not y]
     if complete and alone:
         raise BagwiseError(f"array {alone[0]!r} has no labels beside it, such as 'y{alone[0][1:]}'. Add or remove it.")
     return complete

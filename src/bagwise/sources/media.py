@@ -114,16 +114,16 @@ def open_images(
     limits = as_limits(limits)
     decoder = ImageDecoder(check_mode(mode), limits)
     endings = chosen_endings(extensions, IMAGE_ENDINGS)
-    given: dict[str, Any] = {"accepted": endings, "labels": labels, "splits": splits, "limits": limits}
-    collection = collect(source, "images", decoder, with_endings(endings), **given)
+    options: dict[str, Any] = {"accepted": endings, "labels": labels, "splits": splits, "limits": limits}
+    collection = collect(source, "images", decoder, with_endings(endings), **options)
     collection.notes += unread_images(collection.ignored)
     return collection
 
 
 def unread_images(names: Iterable[str]) -> tuple[str, ...]:
     """Say which files beside the items are images of formats that are not read, and what to do with them."""
-    found = Counter(ending(name) for name in names)
-    there = {end: found[end] for end in sorted(UNREAD_ENDINGS) if found[end]}
+    counts = Counter(ending(name) for name in names)
+    there = {end: counts[end] for end in sorted(UNREAD_ENDINGS) if counts[end]}
     return tuple(
         f"{n} file{'s' * (n > 1)} {end} {'are images' if n > 1 else 'is an image'} of a format that is not read. "
         f"{UNREAD_ENDINGS[end]}"
@@ -252,12 +252,12 @@ def open_texts(
     limits = as_limits(limits)
     endings = chosen_endings(extensions, TEXT_ENDINGS)
     choose = choose_texts if extensions is None else with_endings(endings)
-    given: dict[str, Any] = {"accepted": endings, "labels": labels, "splits": splits, "limits": limits}
-    collection = collect(source, "texts", TextDecoder(encoding, limits), choose, **given)
+    options: dict[str, Any] = {"accepted": endings, "labels": labels, "splits": splits, "limits": limits}
+    collection = collect(source, "texts", TextDecoder(encoding, limits), choose, **options)
     if isinstance(source, Listing) and source.is_file:
         told = f"{next(iter(source))} was read as one text. If its rows or lines are texts"
         collection.notes += (f"{told}: {argument('modality', 'records')}",)
-    if encoding is None and not isinstance(getattr(source, "place", None), Url):
+    if encoding is None and not isinstance(getattr(source, "location", None), Url):
         collection = _in_guessed_encoding(collection, limits)
     return collection
 
@@ -276,10 +276,10 @@ def _in_guessed_encoding(collection: Collection, limits: Limits) -> Collection:
     guessed = guess_encoding(b"\n".join(one for one in heads if not one.startswith(MARKS)), _OTHERS)
     if guessed is None:
         return collection
-    found = collection.with_decoder(TextDecoder(None, limits, guessed))
+    decoded = collection.with_decoder(TextDecoder(None, limits, guessed))
     told = f"Texts that are not UTF-8 are read as {guessed}, a guess by some of them"
-    found.notes += (f"{told}; {argument('encoding')} chooses another.",)
-    return found
+    decoded.notes += (f"{told}; {argument('encoding')} chooses another.",)
+    return decoded
 
 
 @dataclass(frozen=True)
@@ -331,8 +331,8 @@ def open_videos(
         limits,
     )
     endings = chosen_endings(extensions, VIDEO_ENDINGS)
-    given: dict[str, Any] = {"accepted": endings, "labels": labels, "splits": splits, "limits": limits}
-    return collect(source, "videos", decoder, with_endings(endings), **given)
+    options: dict[str, Any] = {"accepted": endings, "labels": labels, "splits": splits, "limits": limits}
+    return collect(source, "videos", decoder, with_endings(endings), **options)
 
 
 @dataclass(frozen=True)

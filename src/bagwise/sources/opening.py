@@ -195,14 +195,14 @@ def open_collection(
             f"A collection is opened from a path, a URL or a table in memory, got {type(path).__name__}. Lists of "
             'texts and images are one by name: {"text": texts, "label": labels}.'
         )
-    found, options = _found(path, storage_options, modality, options)
-    if isinstance(found, Shards) and mapping is not None:
-        found = replace(found, mapping=mapping)
+    source, options = _found(path, storage_options, modality, options)
+    if isinstance(source, Shards) and mapping is not None:
+        source = replace(source, mapping=mapping)
     if modality == "auto":
-        modality = _modality_of(found, options)
+        modality = _modality_of(source, options)
     if modality not in _MODALITIES:
         raise unknown_name(parameter_name("modality"), modality, ("auto", *_MODALITIES))
-    options = _columns_of_labels(found, modality, options)
+    options = _columns_of_labels(source, modality, options)
     reader = _reader(modality)
     accepted = _options_of(reader)
     for option in options:
@@ -214,9 +214,9 @@ def open_collection(
         others = [sources(known) for known in others]
         listed = " and ".join(filter(None, (", ".join(others[:-1]), others[-1])))
         raise BagwiseError(
-            f"{argument(option)} is for {listed}, but {os.fspath(found)} holds {one_source(modality)}. Leave it out."
+            f"{argument(option)} is for {listed}, but {os.fspath(source)} holds {one_source(modality)}. Leave it out."
         )
-    return reader(found, **options)
+    return reader(source, **options)
 
 
 def found_source(path: Any, limits: Limits, storage_options: Any = None, **columns: Any) -> _Source:
@@ -226,12 +226,15 @@ def found_source(path: Any, limits: Limits, storage_options: Any = None, **colum
     """
     if isinstance(path, (ManifestFile, Shards, Listing)):
         return path
-    place = as_place(path, storage_options if is_url(path) else None)
+    location = as_place(path, storage_options if is_url(path) else None)
     label = columns.get("label")
-    found = as_manifest(place, limits, **columns, options=storage_options) or shards_of_pattern(place, limits, label)
-    if found is not None:
-        return found
-    listing = list_place(place, limits)
+    manifest = as_manifest(location, limits, **columns, options=storage_options)
+    if manifest is not None:
+        return manifest
+    shards = shards_of_pattern(location, limits, label)
+    if shards is not None:
+        return shards
+    listing = list_place(location, limits)
     return shards_of_listing(listing, label) or listing
 
 
@@ -239,33 +242,37 @@ def _found(path: Any, storage_options: Any, modality: str, options: dict[str, An
     """Return the source that is opened, see `found_source`, and the options that are left for the reader."""
     path, sheet = split_table(path)
     options = options if sheet is None else {"sheet": sheet} | options
-    place = as_place(path, storage_options) if storage_options is not None and is_url(path) else as_place(path)
-    origin = getattr(place, "place", place)  # of what is listed already
+    location = as_place(path, storage_options) if storage_options is not None and is_url(path) else as_place(path)
+    origin = getattr(location, "location", location)  # of what is listed already
     options = options | _annotation_urls(origin, options)
     if modality not in ("auto", *_FILES):
         as_place(origin, None if isinstance(origin, Url) else storage_options)  # an error: they are for URLs
-        return place, options
-    own = options.get("labels") is None  # otherwise columns are those of the file of labels
-    columns = {name: options[name] for name in _OF_COLUMNS if own and options.get(name) is not None}
+        return location, options
+    of_table = options.get("labels") is None  # otherwise columns are those of the file of labels
+    columns = {name: options[name] for name in _OF_COLUMNS if of_table and options.get(name) is not None}
     limits = as_limits(options.get("limits"))
     of_rows = {name: value for name, value in columns.items() if name not in ("sheet", "header")}
-    found = list_place(place, limits) if "text" in options else found_source(place, limits, storage_options, **of_rows)
-    if isinstance(found, Listing):
+    source: _Source = (
+        list_place(location, limits)
+        if "text" in options
+        else (found_source(location, limits, storage_options, **of_rows))
+    )
+    if isinstance(source, Listing):
         as_place(origin, None if isinstance(origin, Url) else storage_options)
-        return found, options
+        return source, options
     unused = next((name for name in columns if name != "label"), None)
-    if isinstance(found, Shards) and unused is not None:
-        raise BagwiseError(f"{argument(unused)} is for columns, but {found.source} has shards. Leave it out.")
-    return found, {name: value for name, value in options.items() if not own or name not in _OF_COLUMNS}
+    if isinstance(source, Shards) and unused is not None:
+        raise BagwiseError(f"{argument(unused)} is for columns, but {source.source} has shards. Leave it out.")
+    return source, {name: value for name, value in options.items() if not of_table or name not in _OF_COLUMNS}
 
 
-def _annotation_urls(place: Any, options: Mapping[str, Any]) -> dict[str, Url]:
+def _annotation_urls(location: Any, options: Mapping[str, Any]) -> dict[str, Url]:
     """Return files of labels and splits by URL with the storage options of the source, if they are on its store."""
-    if not isinstance(place, Url):
+    if not isinstance(location, Url):
         return {}
-    given = {name: options[name] for name in ("labels", "splits") if isinstance(options.get(name), str)}
-    there = {name: url for name, url in given.items() if is_url(url) and same_system(url, place.url)}
-    return {name: as_place(url, place.options) for name, url in there.items()}
+    files = {name: options[name] for name in ("labels", "splits") if isinstance(options.get(name), str)}
+    there = {name: url for name, url in files.items() if is_url(url) and same_system(url, location.url)}
+    return {name: as_place(url, location.options) for name, url in there.items()}
 
 
 def _reader(modality: str) -> Callable[..., Collection]:
@@ -300,11 +307,11 @@ def _columns_of_labels(path: str | os.PathLike[str], modality: str, options: dic
 class SeveralModalities(BagwiseError):
     """Raised if a source holds items of several modalities, which are the keys of `found`; values are their numbers."""
 
-    def __init__(self, source: str, found: Mapping[str, int]) -> None:
-        listed = " and ".join(how_many(n, modality) for modality, n in found.items())
-        choice = argument("modality", min(found))
+    def __init__(self, source: str, counts: Mapping[str, int]) -> None:
+        listed = " and ".join(how_many(n, modality) for modality, n in counts.items())
+        choice = argument("modality", min(counts))
         super().__init__(f"{source} holds {listed}. Choose one, for instance by {choice}.")
-        self.source, self.found = source, dict(found)
+        self.source, self.found = source, dict(counts)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return SeveralModalities, (self.source, self.found)
@@ -315,8 +322,8 @@ def located(path: Any, options: Mapping[str, Any]) -> tuple[Any, str]:
     if is_frame(path):
         return path, modality_of_frame(path, options)
     others = dict(options)
-    found, others = _found(path, others.pop("storage_options", None), "auto", others)
-    return found, _modality_of(found, others)
+    source, others = _found(path, others.pop("storage_options", None), "auto", others)
+    return source, _modality_of(source, others)
 
 
 def modality_of(path: Any, options: Mapping[str, Any]) -> str:
@@ -324,21 +331,21 @@ def modality_of(path: Any, options: Mapping[str, Any]) -> str:
     return located(path, options)[1]
 
 
-def _modality_of(found: _Source, options: Mapping[str, Any]) -> str:
+def _modality_of(listed: _Source, options: Mapping[str, Any]) -> str:
     limits = as_limits(options.get("limits"))
-    if isinstance(found, ManifestFile):
-        return _modality_of_names(os.fspath(found), found.sample())
-    if isinstance(found, Shards):
-        names = found.sample(limits)
+    if isinstance(listed, ManifestFile):
+        return _modality_of_names(os.fspath(listed), listed.sample())
+    if isinstance(listed, Shards):
+        names = listed.sample(limits)
         # a text beside an image or a video is its caption
         items = [name for name in names if ending(name) in IMAGE_ENDINGS | VIDEO_ENDINGS] or names
-        return _modality_of_names(os.fspath(found), items)
-    source, contents = os.fspath(found), found
-    if found.is_file and ending(next(iter(contents))) in _MATRICES:
+        return _modality_of_names(os.fspath(listed), items)
+    source, contents = os.fspath(listed), listed
+    if listed.is_file and ending(next(iter(contents))) in _MATRICES:
         return "table"
     parquet = bool(contents) and all(ending(name) == ".parquet" or name == "_SUCCESS" for name in contents)
     first = next((name for name in contents if name != "_SUCCESS"), "")
-    if parquet or (found.is_file and table_ending(first) in TABLE_ENDINGS and options.get("extensions") is None):
+    if parquet or (listed.is_file and table_ending(first) in TABLE_ENDINGS and options.get("extensions") is None):
         return "records" if _has_texts(first, contents[first], limits, options) else "table"
     contents = contents.without(options.get("labels"))
     if options.get("extensions") is not None:
@@ -378,16 +385,16 @@ def _has_texts(name: str, content: Content, limits: Limits, options: Mapping[str
 
 def _modality_of_names(source: str, names: Sequence[str]) -> str:
     """Return the modality of the items of a manifest, by the endings of some."""
-    found = Counter(modality for name in names for modality in _FILES if ending(name) in _ENDINGS[modality])
-    if len(found) > 1:
-        raise SeveralModalities(source, found)
-    if not found:
+    counts = Counter(modality for name in names for modality in _FILES if ending(name) in _ENDINGS[modality])
+    if len(counts) > 1:
+        raise SeveralModalities(source, counts)
+    if not counts:
         some = f"; the first is {names[0]!r:.100}" if names else ""
         raise BagwiseError(
             f"{source} lists no images, texts or videos by the endings of its urls{some}. Say what they are, for "
             f"instance by {argument('modality', 'images')}."
         )
-    return next(iter(found))
+    return next(iter(counts))
 
 
 def _nothing_found(path: str, contents: Mapping[str, Content]) -> BagwiseError:
@@ -412,17 +419,17 @@ def _nothing_found(path: str, contents: Mapping[str, Content]) -> BagwiseError:
 def column_names(path: Any, limits: Limits, **layout: Any) -> list[str]:
     """Return the names of the columns of a table, see `Layout`, or of `obs` of AnnData; none for other sources."""
     path, sheet = split_table(path)
-    place = as_place(path)
-    end = table_ending(os.fspath(place))
-    if end not in (*TABLE_ENDINGS, ".h5ad") or not is_file(place):
+    location = as_place(path)
+    end = table_ending(os.fspath(location))
+    if end not in (*TABLE_ENDINGS, ".h5ad") or not is_file(location):
         return []
     if end == ".h5ad":
         from bagwise.sources.h5ad import obs_columns  # deferred: loads SciPy
 
-        with local_copy(place, limits) as local:
+        with local_copy(location, limits) as local:
             return obs_columns(local, limits)
     layout = {"sheet": sheet, **{name: value for name, value in layout.items() if value is not None}}
-    return table_names(as_file(place), os.path.basename(os.fspath(place)), Layout(**layout), limits)
+    return table_names(as_file(location), os.path.basename(os.fspath(location)), Layout(**layout), limits)
 
 
 def has_endings(path: str | os.PathLike[str], extensions: str, limits: Limits | None = None) -> bool:

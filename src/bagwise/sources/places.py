@@ -46,7 +46,7 @@ _NAMED = 5  # links in a note
 class Folder(Root):
     """The files of a folder of this machine, or by URL, by their names: paths below it."""
 
-    place: Any  # an absolute path, or a URL
+    location: Any  # an absolute path, or a URL
     prefix: str = ""  # by URL: what comes before a name in paths of the file system
 
     def content(
@@ -54,9 +54,9 @@ class Folder(Root):
         version: str | None = None
     ) -> Content:  # fmt: skip
         """Return a file."""
-        if isinstance(self.place, Url):
-            return UrlContent(self.place, f"{self.prefix}{id}", size, version)
-        return FileContent(os.path.join(self.place, id))
+        if isinstance(self.location, Url):
+            return UrlContent(self.location, f"{self.prefix}{id}", size, version)
+        return FileContent(os.path.join(self.location, id))
 
 
 class Listing(Mapping[str, Content], os.PathLike[str]):
@@ -68,7 +68,7 @@ class Listing(Mapping[str, Content], os.PathLike[str]):
 
     def __init__(
         self,
-        place: Any,
+        location: Any,
         names: Iterable[str],
         root: Root,
         ignored: Iterable[str] = (),
@@ -78,12 +78,12 @@ class Listing(Mapping[str, Content], os.PathLike[str]):
         hidden: list[str] = []
         for name in names:
             (hidden if _is_hidden(name) else visible).append(name)
-        self.place, self.root, self._about = place, root, about
+        self.location, self.root, self._about = location, root, about
         self.ignored = sorted([*ignored, *hidden])
         self._names = dict.fromkeys(sorted(visible))
 
     def __fspath__(self) -> str:
-        return os.fspath(self.place)
+        return os.fspath(self.location)
 
     def __getitem__(self, name: str) -> Content:
         if name not in self._names:
@@ -100,7 +100,7 @@ class Listing(Mapping[str, Content], os.PathLike[str]):
     @property
     def is_file(self) -> bool:
         """Whether the place is a single file, and no archive."""
-        return isinstance(self.root, Contents) and not is_archive(os.fspath(self.place))
+        return isinstance(self.root, Contents) and not is_archive(os.fspath(self.location))
 
     def without(self, labels: Any) -> Listing:
         """Return the listing without the file of labels, if it lies beside the items."""
@@ -108,11 +108,13 @@ class Listing(Mapping[str, Content], os.PathLike[str]):
         if not isinstance(path, (str, os.PathLike)) or by_folder(path):
             return self
         path = as_place(path)
-        own = path.opened()[1] if isinstance(path, Url) else str(Path(path).resolve())
-        last = os.path.basename(own)
+        labels_path = path.opened()[1] if isinstance(path, Url) else str(Path(path).resolve())
+        last = os.path.basename(labels_path)
         for name in self:
-            if name.rsplit("/", 1)[-1] == last and getattr(self[name], "path", None) == own:
-                return Listing(self.place, (one for one in self if one != name), self.root, self.ignored, self._about)
+            if name.rsplit("/", 1)[-1] == last and getattr(self[name], "path", None) == labels_path:
+                return Listing(
+                    self.location, (one for one in self if one != name), self.root, self.ignored, self._about
+                )
         return self
 
     def table(self, names: Sequence[str], labels: Any = None, splits: Any = None) -> Any:
@@ -139,47 +141,47 @@ def list_place(path: Any, limits: Limits | None = None) -> Listing:
     path, limits = as_place(path), limits or Limits()
     if isinstance(path, Url):
         return _list_url(path, limits)
-    place = Path(path)
-    absolute = str(place.resolve())  # so that other processes find it
-    if place.is_dir():
-        names, ignored = _walk(place)
+    folder = Path(path)
+    absolute = str(folder.resolve())  # so that other processes find it
+    if folder.is_dir():
+        names, ignored = _walk(folder)
         return Listing(path, names, Folder(absolute), ignored)
-    if not place.exists():
+    if not folder.exists():
         raise BagwiseError(f"{os.fspath(path)} does not exist. Give a folder, a zip or tar archive, or a file.")
-    if is_archive(place):
+    if is_archive(folder):
         members = list_archive(absolute, limits)
         return Listing(path, members, Contents(members))
-    return Listing(path, [place.name], Contents({place.name: FileContent(absolute)}))
+    return Listing(path, [folder.name], Contents({folder.name: FileContent(absolute)}))
 
 
-def _list_url(place: Url, limits: Limits) -> Listing:
+def _list_url(url: Url, limits: Limits) -> Listing:
     """List a folder, an archive or a single file by URL."""
-    bare = Url(place.url, place.options)
+    bare = Url(url.url, url.options)
     system, path = bare.opened()
-    with storage_errors(str(place)):
+    with storage_errors(str(url)):
         system.invalidate_cache()  # what an earlier list said may be old
-        about: dict[str, Any] = {"type": "directory"} if place.url.split("::")[0].endswith("/") else system.info(path)
+        about: dict[str, Any] = {"type": "directory"} if url.url.split("::")[0].endswith("/") else system.info(path)
     if about["type"] == "directory":
         try:
             return _walk_url(bare, limits)
         finally:
             system.invalidate_cache()  # it holds all names
     content = UrlContent.listed(bare, path, about)
-    members = dict(list_archive(content, limits)) if is_archive(place.name) else {place.name: content}
-    return Listing(place, members, Contents(members))
+    members = dict(list_archive(content, limits)) if is_archive(url.name) else {url.name: content}
+    return Listing(url, members, Contents(members))
 
 
-def _walk_url(place: Url, limits: Limits) -> Listing:
+def _walk_url(url: Url, limits: Limits) -> Listing:
     """List the files below a folder by URL, several folders at a time. All folders and files count as members."""
-    system, path = place.opened()
+    system, path = url.opened()
     root = path.rstrip("/")
-    found: dict[str, tuple[int | None, str | None]] = {}
+    files: dict[str, tuple[int | None, str | None]] = {}
     ignored: list[str] = []
     folders, known = [root or path], {root}
     prefix = f"{root}/" if root else ""
 
     def listed(folder: str) -> list[dict[str, Any]]:
-        with storage_errors(f"{place}: the folder {folder}"):
+        with storage_errors(f"{url}: the folder {folder}"):
             return system.ls(folder, detail=True)
 
     for _ in range(_MOST_LEVELS):
@@ -192,24 +194,24 @@ def _walk_url(place: Url, limits: Limits) -> Listing:
                 if not root and full.startswith("/"):
                     prefix = "/"
                 if root and not full.startswith(prefix):
-                    raise BagwiseError(f"{place} is refused: it says that it holds {full!r}, which is elsewhere.")
+                    raise BagwiseError(f"{url} is refused: it says that it holds {full!r}, which is elsewhere.")
                 name = full.removeprefix(prefix)
-                check_name(name, str(place))
+                check_name(name, str(url))
                 if entry["type"] == "directory":
                     if full.rstrip("/") not in known:
                         known.add(full.rstrip("/"))
                         below.append(full)
                 elif entry["type"] == "file" and not name.endswith("/"):
-                    found[name] = (entry.get("size"), version_of(entry))
+                    files[name] = (entry.get("size"), version_of(entry))
                 else:
                     ignored.append(name)
-            n = len(found) + len(ignored) + len(known)
-            what = f"{place} is refused: it holds more than {limits.members:,} files and folders"
+            n = len(files) + len(ignored) + len(known)
+            what = f"{url} is refused: it holds more than {limits.members:,} files and folders"
             limits.check("members", n, what)
         if not below:
-            return Listing(place, found, Folder(place, prefix), ignored, found)
+            return Listing(url, files, Folder(url, prefix), ignored, files)
         folders = below
-    raise BagwiseError(f"{place} is refused: its folders are more than {_MOST_LEVELS} levels deep.")
+    raise BagwiseError(f"{url} is refused: its folders are more than {_MOST_LEVELS} levels deep.")
 
 
 def is_file(path: Any) -> bool:
@@ -229,7 +231,7 @@ def is_file(path: Any) -> bool:
 def _walk(folder: Path) -> tuple[list[str], list[str]]:
     """List the regular files below a folder, and apart from them all else; links to folders come last, by name."""
     root = os.path.realpath(folder)
-    read = {_place_of(above) for above in (root, *map(str, Path(root).parents))}
+    read = {_inode_of(above) for above in (root, *map(str, Path(root).parents))}
     names: list[str] = []
     ignored: list[str] = []
     links: list[str] = []
@@ -256,15 +258,15 @@ def _walk(folder: Path) -> tuple[list[str], list[str]]:
 
 def _unread(folder: Path, name: str, read: set[tuple[int, int]], ignored: list[str]) -> list[str]:
     """Return a folder below another as one to read, unless it was read: then its name goes to the ignored ones."""
-    place = _place_of(folder / name)
-    if place in read:
+    inode = _inode_of(folder / name)
+    if inode in read:
         ignored.append(name)
         return []
-    read.add(place)
+    read.add(inode)
     return [f"{name}/"]
 
 
-def _place_of(folder: str | Path) -> tuple[int, int]:
+def _inode_of(folder: str | Path) -> tuple[int, int]:
     about = os.stat(folder)
     return about.st_dev, about.st_ino
 
@@ -278,12 +280,12 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
 
 def linked_notes(listing: Listing) -> list[str]:
     """Say which links in a folder of this machine were ignored."""
-    path = listing.place
+    path = listing.location
     if isinstance(path, Url) or not os.path.isdir(path):
         return []
     there = {name: Path(path, name) for name in listing.ignored if not _is_hidden(name)}
-    twice = [name for name, place in there.items() if place.is_dir()]
-    lost = [name for name, place in there.items() if place.is_symlink() and not os.path.exists(place)]
+    twice = [name for name, link in there.items() if link.is_dir()]
+    lost = [name for name, link in there.items() if link.is_symlink() and not os.path.exists(link)]
     notes = []
     if twice:
         notes.append(
@@ -341,9 +343,9 @@ def arrange(names: Iterable[str]) -> tuple[list[str | None], list[str | None]]:
     return [labels[folder] for folder in of_names], [splits[folder] for folder in of_names]
 
 
-def by_folder(given: Any) -> bool:
+def by_folder(annotations: Any) -> bool:
     """Whether labels or splits are those of folders."""
-    return isinstance(given, str) and given == "folders"
+    return isinstance(annotations, str) and annotations == "folders"
 
 
 def annotated(collection: Collection, labels: Any, splits: Any) -> Collection:
@@ -361,8 +363,8 @@ def chosen_endings(extensions: Iterable[str] | str | None, usual: frozenset[str]
         return usual
     if extensions == "*":
         return None
-    given = extensions.split(",") if isinstance(extensions, str) else list(extensions)
-    endings = frozenset("." + extension.strip().lower().lstrip(".") for extension in given)
+    listed = extensions.split(",") if isinstance(extensions, str) else list(extensions)
+    endings = frozenset("." + extension.strip().lower().lstrip(".") for extension in listed)
     if "." in endings or not endings:
         raise BagwiseError(f"{argument('extensions', extensions)} has no endings of files. Give some such as .log,.md")
     return endings

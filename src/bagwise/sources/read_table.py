@@ -441,21 +441,21 @@ def _from_rows(
     good: list[list[str]] = []
     places: list[int] = []
     bad: list[tuple[int, str]] = []
-    for place, row in enumerate(rows):
-        limits.check("rows", place, f"it has more than {limits.rows:,} rows")
+    for number, row in enumerate(rows):
+        limits.check("rows", number, f"it has more than {limits.rows:,} rows")
         if isinstance(row, BagwiseError):
             if first is None:
                 raise row
-            bad.append((place, str(row)))
+            bad.append((number, str(row)))
             continue
         if first is None:
             first = row
             limits.check("columns", len(first), f"it has {len(first):,} columns")
         if len(row) != len(first):
-            bad.append((place, f"it has {how_many(len(row), 'fields')}, expected {len(first)}: {shortened(first)}"))
+            bad.append((number, f"it has {how_many(len(row), 'fields')}, expected {len(first)}: {shortened(first)}"))
             continue
         good.append(row)
-        places.append(place)
+        places.append(number)
         n_bytes = 64 * len(good) * len(first)  # of strings of Python
         limits.check("table_bytes", n_bytes, f"its first rows take {readable_size(n_bytes)}")
     if first is None:
@@ -486,7 +486,7 @@ def _with_names(
         table = table.select([k for k, one in enumerate(names) if one]).rename_columns([one for one in names if one])
     else:
         table, places = table.rename_columns([str(k + 1) for k in range(len(first))]), [one + 1 for one in places]
-        bad = [(place + 1, reason) for place, reason in bad]
+        bad = [(number + 1, reason) for number, reason in bad]
         if layout.header is None:
             say = in_python("header=True", "--header")
             what = f"The first line of {name} has no names of columns, which are numbered from 1"
@@ -609,10 +609,10 @@ def _read_json(text: bytes, encoding: str, notes: Sequence[str], limits: Limits)
         limits.check("table_bytes", n_bytes, f"its fields take {readable_size(n_bytes)} and more")
     if not numbers:
         raise BagwiseError(f"none of its lines is an object; the first: {bad[0][1]}" if bad else "it is empty")
-    found = {name: column_of_values(values) for name, (_, values) in columns.items()}
-    unread = {name: "objects or lists of lists" for name, column in found.items() if column is None}
+    arrays = {name: column_of_values(values) for name, (_, values) in columns.items()}
+    unread = {name: "objects or lists of lists" for name, column in arrays.items() if column is None}
     filled = {
-        name: _spread(column, columns[name][0], len(numbers)) for name, column in found.items() if column is not None
+        name: _spread(column, columns[name][0], len(numbers)) for name, column in arrays.items() if column is not None
     }
     return Table(arrow().table(filled), numbers, tuple(bad), unread=unread, notes=tuple(notes))
 
@@ -791,9 +791,9 @@ def _read_sqlite(file: Content, wanted: str | None, limits: Limits) -> Table:
     numbers = [number for number, row in enumerate(rows, start=1) if row is not None]
     bad = [(number, "it has bytes that are not UTF-8") for number, row in enumerate(rows, start=1) if row is None]
     good = [row for row in rows if row is not None]
-    found = {one: column_of_values([row[k] for row in good]) for k, one in enumerate(names)}
-    unread |= {one: "bytes" for one, column in found.items() if column is None}
-    table = arrow().table({one: column for one, column in found.items() if column is not None})
+    arrays = {one: column_of_values([row[k] for row in good]) for k, one in enumerate(names)}
+    unread |= {one: "bytes" for one, column in arrays.items() if column is None}
+    table = arrow().table({one: column for one, column in arrays.items() if column is not None})
     return Table(table, numbers, tuple(bad), unread=unread, notes=notes)
 
 
@@ -852,14 +852,14 @@ def _quoted(name: str) -> str:
 
 
 def _chosen_table(base: sqlite3.Connection, wanted: str | None) -> tuple[str, tuple[str, ...]]:
-    found = base.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
+    entries = base.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
     names = [
         str(name)
-        for kind, name, sql in found
+        for kind, name, sql in entries
         if kind == "table" and not str(name).startswith("sqlite_") and re.match(r"\s*CREATE\s+TABLE\b", str(sql), re.I)
     ]
     if wanted is not None and wanted not in names:
-        views = wanted in [name for kind, name, _ in found if kind == "view"]
+        views = wanted in [name for kind, name, _ in entries if kind == "view"]
         why = "is a view, which is not read" if views else "is none of its tables"
         raise BagwiseError(f"{wanted!r} {why}; there are {shortened(names) or 'none'}")
     if wanted is None and len(names) != 1:

@@ -72,10 +72,10 @@ def open_records(
     for name in names:
         folder, by_split = by_folder[name]
         by_place = PurePosixPath(name).stem if label_from == "file" else folder
-        given = None if label_from == "column" else by_place
+        folder_label = None if label_from == "column" else by_place
         try:
             table = read_table(contents[name], name, layout, limits)
-            labelled = labels is not None or label_from in ("folder", "file") or given is not None
+            labelled = labels is not None or label_from in ("folder", "file") or folder_label is not None
             roles = columns_of_texts(table, chosen, labelled)
             if label_from == "column" and roles["label"] is None:
                 where = f"there are {shortened(table.names)}. Choose one by {argument('label')}"
@@ -83,17 +83,17 @@ def open_records(
             if label_from in ("folder", "file"):
                 roles.columns["label"] = ()
             prefix = name if len(names) > 1 else None
-            found = texts_of(table, roles, name, limits, label=given, split=by_split, prefix=prefix)
+            texts = texts_of(table, roles, name, limits, label=folder_label, split=by_split, prefix=prefix)
         except BagwiseError as error:
             raise BagwiseError(f"{contents[name].source} cannot be used: {str(error).rstrip('.')}.") from error
-        parts.append(found)
-        skipped += found.bad
+        parts.append(texts)
+        skipped += texts.bad
         notes |= dict.fromkeys((*table.notes, *roles.notes, *unused_note([*roles.unused, *table.unread])))
-        n_rows += found.table.num_rows + len(found.bad)
+        n_rows += texts.table.num_rows + len(texts.bad)
         limits.check("rows", n_rows, f"{source} has more than {limits.rows:,} records")
-        if on_error == "raise" and found.bad:
+        if on_error == "raise" and texts.bad:
             raise BagwiseError(
-                f"{source} has a record that cannot be used, {found.bad[0].id}: {found.bad[0].reason.rstrip('.')}. "
+                f"{source} has a record that cannot be used, {texts.bad[0].id}: {texts.bad[0].reason.rstrip('.')}. "
                 f"Correct it, or skip such records by {argument('on_error', 'skip')}."
             )
     warn_skipped(skipped, n_rows, source, stacklevel=3)
@@ -186,13 +186,13 @@ def texts_of(
         splits: Any = _same(split, table.columns.num_rows)
     else:
         splits = table.codes(roles["split"], split_name)
-    found = item_table(ids, labels, splits, {"text": texts})
+    items = item_table(ids, labels, splits, {"text": texts})
     if wrong:
         numbers = table.numbers
-        bad += [Skipped(f"{name}:{numbers[place]}", reason) for place, reason in sorted(wrong.items())]
-        mask = pa.array([place not in wrong for place in range(table.columns.num_rows)], pa.bool_())
-        found = found.filter(mask)
-    return Texts(found, sorted(bad, key=lambda one: int(one.id.rpartition(":")[2])))
+        bad += [Skipped(f"{name}:{numbers[row]}", reason) for row, reason in sorted(wrong.items())]
+        mask = pa.array([row not in wrong for row in range(table.columns.num_rows)], pa.bool_())
+        items = items.filter(mask)
+    return Texts(items, sorted(bad, key=lambda one: int(one.id.rpartition(":")[2])))
 
 
 def _same(value: str | Sequence[str | None] | None, n: int) -> Any:

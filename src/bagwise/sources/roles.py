@@ -156,9 +156,9 @@ def columns_of(wanted: str, names: Collection[str]) -> tuple[str, ...] | None:
     (('Title', 'body'), ('a,b',), None)
     """
     whole = column_of(wanted, names)
-    found = [whole] if whole is not None else [column_of(one.strip(), names) for one in wanted.split(",")]
-    known = [name for name in found if name is not None]
-    return tuple(known) if len(known) == len(found) else None
+    matches = [whole] if whole is not None else [column_of(one.strip(), names) for one in wanted.split(",")]
+    known = [name for name in matches if name is not None]
+    return tuple(known) if len(known) == len(matches) else None
 
 
 def _usual_column(known: Iterable[str], names: Iterable[str], others: Collection[str]) -> str | None:
@@ -201,14 +201,14 @@ def _are_long(values: Iterable[Any]) -> bool:
 
 
 def _label_column(
-    found: tuple[str, ...], names: Sequence[str], values: Callable[[str], Iterable[Any]], notes: list[str]
+    named: tuple[str, ...], names: Sequence[str], values: Callable[[str], Iterable[Any]], notes: list[str]
 ) -> tuple[str, ...]:
     """Return the column of labels beside texts: the one of a usual name, or the only one of few values; say so."""
-    if found and len(_different(values(found[0]), 2)) > 1:
-        notes += taken_note(found[0], [*found, *names], None)
-        return found
+    if named and len(_different(values(named[0]), 2)) > 1:
+        notes += taken_note(named[0], [*named, *names], None)
+        return named
     likely = like_labels(names, values)
-    if found:
+    if named:
         notes += likely_note(likely, "All items have the same label. ")
     elif len(likely) == 1:
         notes.append(
@@ -218,17 +218,17 @@ def _label_column(
         return (likely[0],)
     else:
         notes += likely_note(likely)
-    return found
+    return named
 
 
 def _different(values: Iterable[Any], most: int) -> set[str]:
     """Return the different values that are there, until there are so many."""
-    found: set[str] = set()
+    different: set[str] = set()
     for value in _single(values):
-        found.add(str(value))
-        if len(found) >= most:
+        different.add(str(value))
+        if len(different) >= most:
             break
-    return found
+    return different
 
 
 def _single(values: Iterable[Any]) -> Iterator[Any]:
@@ -270,13 +270,13 @@ def is_missing(value: Any) -> bool:
     )
 
 
-def split_name(given: str) -> str:
+def split_name(name: str) -> str:
     """Return the name of a split: that of the folder of this name, in upper or lower case, or as it is.
 
     >>> split_name("Train"), split_name("val"), split_name("fold 3")
     ('train', 'validation', 'fold 3')
     """
-    return SPLIT_FOLDERS.get(given.lower(), given)
+    return SPLIT_FOLDERS.get(name.lower(), name)
 
 
 def cut_name(name: str) -> str:
@@ -309,10 +309,10 @@ def named_like_labels(name: str) -> bool:
     return _LIKE_LABEL.fullmatch(_plain(name)) is not None
 
 
-def taken_note(label: str | None, names: Iterable[str], given: str | None) -> list[str]:
+def taken_note(label: str | None, names: Iterable[str], chosen: str | None) -> list[str]:
     """Say which column holds the labels if it was not chosen, and is not plainly named so, or others are named so."""
     others = [name for name in names if name != label and _plain(name) in USUAL["label"]]
-    if label is None or given is not None or (label in USUAL["label"][:2] and not others):
+    if label is None or chosen is not None or (label in USUAL["label"][:2] and not others):
         return []
     beside = f", such as {shortened(others)}" if others else ""
     return [f"Labels are in the column {cut_name(label)!r}; {argument('label')} chooses another one{beside}."]

@@ -74,14 +74,14 @@ class Shards(os.PathLike[str]):
         ]
 
 
-def shards_of_pattern(place: Any, limits: Limits, label: str | None = None) -> Shards | None:
+def shards_of_pattern(location: Any, limits: Limits, label: str | None = None) -> Shards | None:
     """Return the files of a pattern (``s-{000..123}.tar``, ``{a,b}.tar``, ``*.tar``) as shards; None if it is none."""
-    given = place.url if isinstance(place, Url) else os.fspath(place)
-    if not is_tar(given) or not (_BRACES.search(given) or _GLOB.search(given)):
+    pattern = location.url if isinstance(location, Url) else os.fspath(location)
+    if not is_tar(pattern) or not (_BRACES.search(pattern) or _GLOB.search(pattern)):
         return None
-    if not isinstance(place, Url) and os.path.lexists(given):
+    if not isinstance(location, Url) and os.path.lexists(pattern):
         return None
-    return _matching(place, given, limits, label)
+    return _matching(location, pattern, limits, label)
 
 
 def shards_of_listing(listing: Listing, label: str | None = None) -> Shards | None:
@@ -92,37 +92,37 @@ def shards_of_listing(listing: Listing, label: str | None = None) -> Shards | No
     return Shards(os.fspath(listing), tuple(listing), tuple(files), label)  # type: ignore[arg-type]
 
 
-def _matching(place: Any, given: str, limits: Limits, label: str | None) -> Shards:
+def _matching(location: Any, pattern: str, limits: Limits, label: str | None) -> Shards:
     """Return the files that a pattern stands for."""
-    what = f"{os.fspath(place)} stands for more than {limits.members:,} files"
-    limits.check("members", _number(given), what)
+    what = f"{os.fspath(location)} stands for more than {limits.members:,} files"
+    limits.check("members", _number(pattern), what)
     files: list[File] = []
-    for path in _expanded(given):
-        if not isinstance(place, Url):
-            found = sorted(glob.glob(path)) if _GLOB.search(path) else [path]
-            files += [FileContent(os.path.abspath(one)) for one in found]
+    for path in _expanded(pattern):
+        if not isinstance(location, Url):
+            paths = sorted(glob.glob(path)) if _GLOB.search(path) else [path]
+            files += [FileContent(os.path.abspath(one)) for one in paths]
         elif _GLOB.search(path.split("::")[0]):
-            with storage_errors(os.fspath(place)):
-                system, inner = Url(path, place.options).opened()
+            with storage_errors(os.fspath(location)):
+                system, inner = Url(path, location.options).opened()
                 system.invalidate_cache()
-                files += [UrlContent(Url(path, place.options), one) for one in sorted(system.glob(inner))]
+                files += [UrlContent(Url(path, location.options), one) for one in sorted(system.glob(inner))]
         else:
-            files.append(UrlContent(Url(path, place.options)))
+            files.append(UrlContent(Url(path, location.options)))
     limits.check("members", len(files), what)
     if not files:
-        raise BagwiseError(f"There is no file {os.fspath(place)}. Give a pattern such as shard-{{000..123}}.tar.")
-    full = [one.path if one.path is not None else one.place.url for one in files]
+        raise BagwiseError(f"There is no file {os.fspath(location)}. Give a pattern such as shard-{{000..123}}.tar.")
+    full = [one.path if one.path is not None else one.base.url for one in files]
     full = [path.replace(os.sep, "/") for path in full]
     folders = [path.split("/")[:-1] for path in full]
     n = next((k for k, parts in enumerate(zip(*folders, strict=False)) if len(set(parts)) > 1), min(map(len, folders)))
     names = ["/".join(path.split("/")[n:]) for path in full]
-    return Shards(os.fspath(place), tuple(names), tuple(files), label)
+    return Shards(os.fspath(location), tuple(names), tuple(files), label)
 
 
 def _number(pattern: str) -> int:
     """Return the number of names that a pattern with braces stands for."""
-    found = [several.split(",") if several else range(int(a), int(b) + 1) for a, b, several in _BRACES.findall(pattern)]
-    return math.prod(map(len, found))
+    braces = _BRACES.findall(pattern)
+    return math.prod(len(several.split(",") if several else range(int(a), int(b) + 1)) for a, b, several in braces)
 
 
 def _expanded(pattern: str) -> Iterator[str]:
@@ -131,16 +131,16 @@ def _expanded(pattern: str) -> Iterator[str]:
     >>> list(_expanded("a-{08..10}-{x,y}.tar"))[:3]
     ['a-08-x.tar', 'a-08-y.tar', 'a-09-x.tar']
     """
-    found = _BRACES.search(pattern)
-    if found is None:
+    brace = _BRACES.search(pattern)
+    if brace is None:
         yield pattern
         return
-    first, last, several = found.groups()
+    first, last, several = brace.groups()
     values: Any = several.split(",") if several is not None else range(int(first), int(last) + 1)
     for value in values:
         shown = value if several is not None else f"{value:0{len(first)}d}"
-        for rest in _expanded(pattern[found.end() :]):
-            yield f"{pattern[: found.start()]}{shown}{rest}"
+        for rest in _expanded(pattern[brace.end() :]):
+            yield f"{pattern[: brace.start()]}{shown}{rest}"
 
 
 def open_shards(

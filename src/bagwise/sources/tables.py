@@ -49,13 +49,13 @@ def open_table(
     limits: Limits | None = None,
 ) -> Collection:
     """Open a table of numbers, see `open_collection`; the matrix is read at once."""
-    place = as_place(path) if not isinstance(path, Listing) else path.place
-    source, limits = os.fspath(place), as_limits(limits)
+    location = as_place(path) if not isinstance(path, Listing) else path.location
+    source, limits = os.fspath(location), as_limits(limits)
     layout = Layout(sep, sheet, encoding, header)
     check_missing(missing)
     parts = _parts_of(path, limits)
     end = table_ending(source) if not parts else ".parquet"
-    if end not in _ENDINGS or not (parts or is_file(place)):
+    if end not in _ENDINGS or not (parts or is_file(location)):
         what = "is not a file" if end in _ENDINGS else "is not a table"
         raise BagwiseError(f"{source} {what}. Tables are files that end in {', '.join(sorted(_ENDINGS))}.")
     _check_options(end, layout, {"id": id, "split": split, "keep": keep, "layer": layer, "data": data})
@@ -64,7 +64,7 @@ def open_table(
         None if words is None else tuple(words), layout, missing, layer, limits,
     )  # fmt: skip
     try:
-        table = without_missing(_read(place, end, parts, reading), missing)
+        table = without_missing(_read(location, end, parts, reading), missing)
         check_table(table, limits)
     except MemoryError as error:
         raise BagwiseError(f"{source} cannot be read: it declares more numbers than fit in memory.") from error
@@ -73,7 +73,7 @@ def open_table(
     return annotated(collection_of(table, source, limits), labels, splits)
 
 
-def _check_options(end: str, layout: Layout, given: dict[str, Any]) -> None:
+def _check_options(end: str, layout: Layout, options: dict[str, Any]) -> None:
     """Raise an error if an option is not for files of this ending."""
     check_layout([f"this {end}"], layout)
     with_columns = end in TABLE_ENDINGS
@@ -83,9 +83,9 @@ def _check_options(end: str, layout: Layout, given: dict[str, Any]) -> None:
         ("split", with_columns or end == ".h5ad", "columns of CSV, Excel, Parquet, SQLite and .h5ad files"),
         ("layer", end == ".h5ad", ".h5ad files"),
     ):
-        if given[name] and not accepted:
+        if options[name] and not accepted:
             raise BagwiseError(f"{argument(name)} is for {what}, but this is {end}. Leave it out.")
-    if given["data"] is not None and end != ".npz":
+    if options["data"] is not None and end != ".npz":
         raise BagwiseError(f"data= is the name of an array in an .npz file, but this is {end}.")
 
 
@@ -115,12 +115,12 @@ def check_table(table: RawTable, limits: Limits) -> None:
         raise BagwiseError(f"row {bad[0]}, column {bad[1]} is {bad[2]}. Fill in or remove such rows first.")
 
 
-def _read(place: Any, end: str, parts: Sequence[tuple[str, Any]], reading: Reading) -> RawTable:
+def _read(location: Any, end: str, parts: Sequence[tuple[str, Any]], reading: Reading) -> RawTable:
     """Read a file, or the Parquet files of a folder, which have the same columns."""
     if end not in TABLE_ENDINGS:
-        with local_copy(place, reading.limits) as local:
+        with local_copy(location, reading.limits) as local:
             return read_h5ad(local, reading) if end == ".h5ad" else READERS[end](local, reading)
-    files = parts or [(os.path.basename(os.fspath(place)), as_file(place))]
+    files = parts or [(os.path.basename(os.fspath(location)), as_file(location))]
     tables: list[Table] = []
     n_bytes = n_rows = 0
     for number, (name, content) in enumerate(files, start=1):
@@ -156,10 +156,10 @@ def _joined(parts: Sequence[Any]) -> Any:
 
 def _parts_of(path: Any, limits: Limits) -> list[tuple[str, Any]]:
     """Return the files of a folder of Parquet files and nothing else, in order; none if it is something else."""
-    place = path.place if isinstance(path, Listing) else as_place(path)
-    if table_ending(os.fspath(place)) in _ENDINGS or (not isinstance(path, Listing) and is_file(place)):
+    location = path.location if isinstance(path, Listing) else as_place(path)
+    if table_ending(os.fspath(location)) in _ENDINGS or (not isinstance(path, Listing) and is_file(location)):
         return []
-    if not isinstance(place, Url) and not os.path.isdir(place):
+    if not isinstance(location, Url) and not os.path.isdir(location):
         return []
     listing = list_place(path, limits)
     names = [name for name in listing if name != "_SUCCESS"]
