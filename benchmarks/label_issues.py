@@ -67,11 +67,11 @@ def main() -> None:
 
 
 def measure(data: Path, name: str, seed: int, python: str | None) -> dict[str, Any]:
+    from bagwise._utils.matrices import softmax
     from bagwise.app import FitOptions, run_fit
     from bagwise.app.index.item_index import index_of_fit
     from bagwise.app.index.item_scores import score_items
     from bagwise.app.index.label_issues import ISSUE_ORDERS, label_issues
-    from bagwise.app.model.parts import softmax
 
     items, planted = plant(data, name, seed)
     encoding = "latin-1" if items.modality == "texts" else None

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from bagwise._utils.matrices import softmax
 from bagwise.app.index.item_scores import ItemScores
-from bagwise.app.model.parts import softmax
 from bagwise.errors import unknown_name
 
 __all__ = ["ISSUE_ORDERS", "LabelIssues", "label_issues"]
