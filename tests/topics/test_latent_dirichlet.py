@@ -77,7 +77,9 @@ def test_bounds_of_documents_sum_to_that_of_the_corpus():
     ).fit(X)
     total = lda.bound(X).sum() + topic_bound(np.ascontiguousarray(lda.components_.T), 0.1, "map")
     np.testing.assert_allclose(total, lda.bounds_[-1], rtol=1e-3)  # documents may settle elsewhere
-    np.testing.assert_allclose(lda.score(X), lda.bound(X).sum())
+    weights = topic_weights(np.ascontiguousarray(lda.components_.T), "map")
+    np.testing.assert_allclose(lda.exp_dirichlet_component_, weights.T)
+    np.testing.assert_allclose(lda.score(X), total)
     np.testing.assert_allclose(lda.bound(X[7:9]), lda.bound(X)[7:9])
 
 
@@ -150,7 +152,10 @@ def test_sparse_is_dense_one_thread_is_two_and_seeds_are_bytes(solver):
         np.testing.assert_array_equal(lda.doc_topic_prior_, other.doc_topic_prior_)
         np.testing.assert_array_equal(lda.bounds_, other.bounds_)
         np.testing.assert_array_equal(lda.transform(X), other.transform(sp.csr_array(X)))
-    np.testing.assert_allclose(make().fit(X.astype(np.float32)).topics_, lda.topics_)
+    small = make().fit(X.astype(np.float32))
+    assert small.components_.dtype == small.exp_dirichlet_component_.dtype == np.float32
+    np.testing.assert_allclose(small.components_, lda.components_, rtol=1e-6)
+    assert small.transform(X.astype(np.float32)).dtype == small.partial_fit(X).components_.dtype == np.float32
     assert not np.array_equal(make().set_params(random_state=5).fit(X).topics_, lda.topics_)
 
 
@@ -221,12 +226,14 @@ def test_perplexity():
         lda.held_out_perplexity(np.eye(32))
 
 
-def test_files(tmp_path):
-    X, _ = topic_counts(np.random.default_rng(6), 40, 20)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_files(tmp_path, dtype):
+    X = topic_counts(np.random.default_rng(6), 40, 20)[0].astype(dtype)
     lda = LatentDirichlet(3, doc_topic_prior=np.array([0.1, 0.2, 0.3]), max_iter=np.int64(4), random_state=0).fit(X)
     path = lda.save(tmp_path / "topics.safetensors")
     again = LatentDirichlet.load(path)
     np.testing.assert_array_equal(again.transform(X), lda.transform(X))
+    assert again.components_.dtype == dtype
     np.testing.assert_array_equal(again.bounds_, lda.bounds_)
     np.testing.assert_array_equal(again.partial_fit(X).topics_, lda.partial_fit(X).topics_)
     assert (again.n_iter_, again.solver_) == (lda.n_iter_, lda.solver_)
@@ -532,6 +539,7 @@ def test_perplexity_is_that_of_scikit_learn():
     ours.set_params(total_samples=600, mean_change_tol=1e-6, max_doc_update_iter=1000)
     for some in (X[:40], X[40:]):
         np.testing.assert_allclose(ours.perplexity(some), theirs.perplexity(some), rtol=2e-3)
+        np.testing.assert_allclose(ours.score(some), theirs.score(some), rtol=2e-3)
         np.testing.assert_allclose(ours.perplexity(some, True), theirs.perplexity(some, sub_sampling=True), rtol=2e-3)
     fitted = LatentDirichlet(4, solver="vb", mean_change_tol=1e-8, max_doc_update_iter=2000, random_state=0).fit(X)
     np.testing.assert_allclose(fitted.perplexity(X), fitted.bound_, rtol=1e-3)

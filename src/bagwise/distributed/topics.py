@@ -131,7 +131,7 @@ def transform(estimator: Any, X: Any) -> Any:
     True
     """
     check_can_be_pooled(X)
-    one = np.ones((1, X.shape[1]))
+    one = np.ones((1, X.shape[1]), dtype=X.dtype)
     probe = estimator.transform(sp.csr_array(one) if sp.issparse(X._meta) else one)
     form = type(probe) if sp.issparse(probe) else np.empty
     return X.rechunk({1: -1}).map_blocks(

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_random_state
+from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from bagwise._utils.backends import backend
@@ -72,7 +72,7 @@ class TopicModel(TopicTables, CountReader, ClassNamePrefixFeaturesOutMixin, Tran
         """`topics_` as words x topics, with positive values."""
         return np.maximum(np.ascontiguousarray(self.topics_.T), FLOOR)
 
-    def transform(self, X: Any, *, normalize: bool = True) -> NDArray[np.float64]:
+    def transform(self, X: Any, *, normalize: bool = True) -> NDArray[Any]:
         """Compute the expected topic proportions of documents.
 
         Parameters
@@ -84,10 +84,12 @@ class TopicModel(TopicTables, CountReader, ClassNamePrefixFeaturesOutMixin, Tran
         Returns
         -------
         proportions : ndarray of shape (n_documents, n_components)
-            Rows sum to 1 if `normalize`.
+            Rows sum to 1 if `normalize`. In float32 if X is.
         """
-        posterior = self.posterior(X)
-        return posterior.proportions if normalize else posterior.gamma
+        check_is_fitted(self)
+        counts, dtype = self._counts_and_dtype(X, reset=False)
+        posterior = self.infer_counts(counts)
+        return (posterior.proportions if normalize else posterior.gamma).astype(dtype, copy=False)
 
     def bound(self, X: Any) -> NDArray[np.float64]:
         """Compute the ELBO of each document, a lower bound of its log-likelihood in nats.
@@ -103,7 +105,9 @@ class TopicModel(TopicTables, CountReader, ClassNamePrefixFeaturesOutMixin, Tran
         return self.posterior(X).bounds
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Sum of `bound` over documents, for model selection. Higher is better.
+        """ELBO of the documents and of the topics, for model selection: the quantity of scikit-learn. Higher is better.
+
+        ``bound(X).sum()`` leaves out the term of the topics, which outweighs documents that are few.
 
         Parameters
         ----------
@@ -114,7 +118,8 @@ class TopicModel(TopicTables, CountReader, ClassNamePrefixFeaturesOutMixin, Tran
         -------
         score : float
         """
-        return float(self.bound(X).sum())
+        check_is_fitted(self)
+        return self._bound_of_all(self._counts(X, reset=False), 1.0)
 
     def perplexity(self, X: Any, sub_sampling: bool = False) -> float:
         """Perplexity of documents by the ELBO with the term of the topics: the quantity of scikit-learn.
@@ -133,14 +138,34 @@ class TopicModel(TopicTables, CountReader, ClassNamePrefixFeaturesOutMixin, Tran
         perplexity : float
         """
         check_is_fitted(self)
-        counts, topics = self._counts(X, reset=False), np.ascontiguousarray(self.components_.T)
-        n_tokens, n_threads = float(counts.sum()), effective_n_jobs(self.n_jobs)
+        counts = self._counts(X, reset=False)
+        n_tokens = float(counts.sum())
         if n_tokens == 0:
             raise BagwiseError("The documents have no tokens, so there is no perplexity. Give documents with words.")
-        bounds = self._infer(counts, topic_weights(topics, self.smoothing, n_threads)).bounds
         factor = (self.total_samples or self.n_samples_seen_) / counts.shape[0] if sub_sampling else 1.0
-        bound = factor * bounds.sum() + topic_bound(topics, self.topic_word_prior_, self.smoothing)
-        return float(np.exp(-bound / (factor * n_tokens)))
+        return float(np.exp(-self._bound_of_all(counts, factor) / (factor * n_tokens)))
+
+    def _bound_of_all(self, counts: sp.csr_array, factor: float) -> float:
+        """ELBO of documents, times a factor, and of topics, which are random here."""
+        bounds = self._infer(counts, self._random_weights()).bounds
+        topics = np.asarray(self.components_, dtype=np.float64).T
+        return float(factor * bounds.sum() + topic_bound(topics, self.topic_word_prior_, self.smoothing))
+
+    def _random_weights(self) -> NDArray[np.float64]:
+        """β of topics with a posterior, as words x topics; see `topic_weights`."""
+        topics = np.ascontiguousarray(self.components_.T, dtype=np.float64)
+        return topic_weights(topics, self.smoothing, effective_n_jobs(self.n_jobs))
+
+    @property
+    def exp_dirichlet_component_(self) -> NDArray[Any]:
+        """Exponential of the expected logarithm of the topics, as in scikit-learn."""
+        check_is_fitted(self)
+        return np.ascontiguousarray(self._random_weights().T, dtype=self.components_.dtype)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
 
     def held_out_perplexity(self, X: Any, held_out: Any = None, random_state: Any = 0) -> float:
         """Perplexity of held-out tokens given the other tokens of their documents (document completion).

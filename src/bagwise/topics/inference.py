@@ -49,10 +49,14 @@ class CountReader:
     """Mixin of estimators that read a dense or sparse document-term matrix without negative values."""
 
     def _counts(self, X: Any, reset: bool) -> sp.csr_array:
+        return self._counts_and_dtype(X, reset)[0]
+
+    def _counts_and_dtype(self, X: Any, reset: bool) -> tuple[sp.csr_array, np.dtype[Any]]:
+        """Counts in float64, and the type, float64 or float32, that X has."""
         X = validate_data(
             self, X, reset=reset, largest=LARGEST_COUNT, accept_sparse="csr", dtype=[np.float64, np.float32]
         )
-        return to_counts(X, type(self).__name__)
+        return to_counts(X, type(self).__name__), X.dtype
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()  # type: ignore[misc]

@@ -74,7 +74,7 @@ _FILE = FileKind(
         "solver": header_field("string null", choices=SOLVERS.keys()),
     },
     {
-        "topic_counts": tensor("float64", "n_topics", "n_words", finite=True, low=0),
+        "topic_counts": tensor("float32 float64", "n_topics", "n_words", finite=True, low=0),
         "alpha": tensor("float64", "n_topics", finite=True),
         "bounds": tensor("float64", "n_bounds"),
         "names": tensor("uint8", "n_bytes", optional=True),
@@ -166,9 +166,12 @@ class LatentDirichlet(TopicModel):
     solver_ : {"vb", "online", "gibbs"}
         The solver that was used; "online" after `partial_fit`. Not set by `from_fitted`.
     components_ : ndarray of shape (n_components, n_features_in_)
-        Pseudocounts λ of each word in each topic, `topic_word_prior` included.
+        Pseudocounts λ of each word in each topic, `topic_word_prior` included. In float32 if X was, although all is
+        computed in float64.
     topics_ : ndarray of shape (n_components, n_features_in_)
         Probability of each word in each topic: the rows of `components_`, normalised to sum to 1.
+    exp_dirichlet_component_ : ndarray of shape (n_components, n_features_in_)
+        Exponential of the expected logarithm of the topics.
     doc_topic_prior_ : ndarray of shape (n_components,)
     topic_word_prior_ : float
     bounds_ : ndarray of shape (n_iter_,)
@@ -207,8 +210,9 @@ class LatentDirichlet(TopicModel):
     that no topic emits (there are none if `topic_word_prior` is above 0) have the probability 1e-200. Fractional counts
     are accepted, except for "gibbs". An empty document has the proportions of the prior, and the ELBO 0.
 
-    Differences from `sklearn.decomposition.LatentDirichletAllocation`: other defaults, `components_` is float64, and
-    `score` leaves out the term of the topics, which `perplexity` has.
+    Differences from `sklearn.decomposition.LatentDirichletAllocation`: other defaults (its own are ``solver="vb"``,
+    ``max_iter=10``, ``doc_topic_prior=1 / n_components``, ``topic_word_prior=None``, ``init="random"``), other
+    messages, and a progress bar in place of lines where `verbose`. Our tests run those of scikit-learn.
 
     References
     ----------
@@ -340,7 +344,8 @@ class LatentDirichlet(TopicModel):
         if not self.warm_start:
             reset_fitted(self)
         earlier = self._state() if self.warm_start and hasattr(self, "components_") else None
-        counts = self._counts(X, reset=earlier is None)
+        counts, dtype = self._counts_and_dtype(X, reset=earlier is None)
+        dtype = dtype if earlier is None else self.components_.dtype
         weights = None
         if sample_weight is not None:
             weights = check_sample_weight(sample_weight, counts, ensure_non_negative=True)
@@ -355,7 +360,7 @@ class LatentDirichlet(TopicModel):
         with ProgressBar("finding topics", n_passes, enabled=bool(self.verbose)) as bar:
             if how.passes is None:
                 state = self._sample(counts, weights, training, n_passes, rng, bar)
-                self._store(state, [], n_samples, solver)
+                self._store(state, [], n_samples, solver, dtype)
                 self.n_iter_ = n_passes
                 return self
             if earlier is not None:
@@ -379,7 +384,7 @@ class LatentDirichlet(TopicModel):
                         break
             finally:  # also after Ctrl-C, if a pass is complete
                 if bounds:
-                    self._store(state, bounds, n_samples, solver)
+                    self._store(state, bounds, n_samples, solver, dtype)
                     self.bound_ = float(np.exp(-bounds[-1] / n_tokens)) if n_tokens > 0 else float("nan")
         return self
 
@@ -454,14 +459,15 @@ class LatentDirichlet(TopicModel):
         self._check_names()
         training = replace(self._training(), prior="fixed" if self.prior == "auto" else self.prior)
         first = not hasattr(self, "components_")
-        counts = self._counts(X, reset=first)
+        counts, dtype = self._counts_and_dtype(X, reset=first)
+        dtype = dtype if first else self.components_.dtype
         state = self._random_start(counts.shape[1], check_random_state(self.random_state)) if first else self._state()
         seen = 0 if first else self.n_samples_seen_
         for start in range(0, counts.shape[0], training.batch_size):
             batch = counts[start : start + training.batch_size]
             seen += batch.shape[0]
             state, _ = online_step(batch, state, training, max(seen, self.total_samples or 0))
-        self._store(state, [], seen, "online")
+        self._store(state, [], seen, "online", dtype)
         if hasattr(self, "bound_"):
             del self.bound_  # that of the topics before
         return self
@@ -531,12 +537,15 @@ class LatentDirichlet(TopicModel):
                 f"n_components={self.n_components}, but the fitted model has {len(self.doc_topic_prior_)} topics. "
                 "Restore n_components, or fit a new model."
             )
-        return State(np.ascontiguousarray(self.components_.T), self.doc_topic_prior_, n_updates=self.n_batch_iter_)
+        counts = np.ascontiguousarray(self.components_.T, dtype=np.float64)
+        return State(counts, self.doc_topic_prior_, n_updates=self.n_batch_iter_)
 
-    def _store(self, state: State, bounds: list[float], n_samples: int, solver: str | None) -> None:
+    def _store(
+        self, state: State, bounds: list[float], n_samples: int, solver: str | None, dtype: Any = np.float64
+    ) -> None:
         if solver is not None:
             self.solver_ = solver
-        self.components_ = np.ascontiguousarray(state.counts.T)
+        self.components_ = np.ascontiguousarray(state.counts.T, dtype=dtype)
         self.doc_topic_prior_ = state.alpha
         self.topic_word_prior_ = self._eta()
         self.bounds_ = np.array(bounds)
@@ -625,7 +634,7 @@ class LatentDirichlet(TopicModel):
                     raise BagwiseError(f"it has {len(words)} names; expected one of each of {counts.shape[1]} words")
                 lda.feature_names_in_ = np.array(words, dtype=object)
             restored = State(counts.T, alpha, n_updates=header["n_updates"])
-            lda._store(restored, state["bounds"].tolist(), header["n_documents_seen"], header["solver"])
+            lda._store(restored, state["bounds"].tolist(), header["n_documents_seen"], header["solver"], counts.dtype)
             lda.n_iter_ = header["n_iter"]
             if header["bound"] is not None:
                 lda.bound_ = header["bound"]

@@ -95,7 +95,7 @@ def top_words(
 class TopicTables:
     """Mixin of estimators whose fit sets `components_`: normalised topics and their top words."""
 
-    components_: NDArray[np.float64]
+    components_: NDArray[Any]
 
     @property
     def _n_features_out(self) -> int:
@@ -108,8 +108,8 @@ class TopicTables:
     def topics_(self) -> NDArray[np.float64]:
         """Probability of each word in each topic; uniform for a topic that emits nothing."""
         check_is_fitted(self)
-        totals = self.components_.sum(axis=1, keepdims=True)
-        topics = np.where(totals > 0, self.components_, 1.0)
+        components = np.asarray(self.components_, dtype=np.float64)
+        topics = np.where(components.sum(axis=1, keepdims=True) > 0, components, 1.0)
         return topics / topics.sum(axis=1, keepdims=True)
 
     def top_words(
