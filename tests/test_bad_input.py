@@ -9,8 +9,23 @@ import pytest
 import scipy.sparse as sp
 from dask import delayed
 from sklearn.base import clone
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.svm import LinearSVC
 
-from bagwise import BagIndex, Bags, BagwiseError, Model, distributed, merge_words, runtime
+from bagwise import (
+    BagIndex,
+    Bags,
+    BagwiseError,
+    CompactClassifier,
+    Model,
+    SketchMerger,
+    WordMerger,
+    WordMergerCV,
+    distributed,
+    merge_words,
+    runtime,
+)
 from bagwise._compat import Interval
 from bagwise._utils.records import Integer, Number, Record
 from bagwise._utils.validation import check_array
@@ -84,6 +99,35 @@ def test_indices_of_64_bits_are_taken_as_those_of_32(name):
     for expected, found in zip(answers(one, tidy), answers(two, wide), strict=True):
         np.testing.assert_array_equal(expected, found)
     assert wide.indices.dtype == wide.indptr.dtype == np.int64
+
+
+SEVERAL = {
+    "matrix": np.eye(len(Y))[:, :3],
+    "sparse": sp.csr_array(np.eye(len(Y))[:, :3]),
+    "lists": [["a"], ["a", "b"]] * (len(Y) // 2),
+    "sets": [{"a"}, {"a", "b"}] * (len(Y) // 2),
+}
+OF_CLASSES = [
+    WordMerger(2),
+    WordMerger(2, criterion="semi_supervised"),
+    WordMergerCV([2], cv=2),
+    WordMergerCV([2], cv=2, criterion="semi_supervised"),
+    CompactClassifier(n_groups=2),
+    SketchMerger(2, use_labels=True),
+]
+
+
+@pytest.mark.parametrize("labels", SEVERAL)
+@pytest.mark.parametrize("estimator", OF_CLASSES, ids=lambda one: "".join(repr(one).split()))
+def test_several_labels_of_a_sample_are_refused_with_what_to_do(estimator, labels):
+    with pytest.raises(BagwiseError, match=r"must have one label per sample, but has .*OneVsRestClassifier"):
+        clone(estimator).fit(X, SEVERAL[labels])
+
+
+def test_one_estimator_for_each_label_does_it():
+    indicators = np.stack([Y[0] == Y, np.arange(len(Y)) % 3 == 0], axis=1).astype(int)
+    for one in (CompactClassifier(n_groups=2), make_pipeline(WordMerger(2), LinearSVC())):
+        assert OneVsRestClassifier(one).fit(X, indicators).predict(X).shape == indicators.shape
 
 
 FUNCTIONS = {

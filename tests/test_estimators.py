@@ -18,6 +18,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
 from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
@@ -61,6 +62,7 @@ VARIANTS = {
         {"assignment": "sparse", "normalize": "l2"},
         {"assignment": "vlad"},
     ],
+    "CompactClassifier": [{"estimator": LogisticRegression(C=0.1)}, {"weighting": "tfidf"}],
     "ConfidenceWeightedClassifier": [{"average": True}],
     "DiagonalKernelLearner": [{"objective": "correlation", "pretrain_size": 0.5}, {"objective": "logistic"}],
     "DivisiveMerger": [{"start": "aib", "pooling": "sqrt"}, {"n_groups": 3, "smoothing": 1.0}],
@@ -143,6 +145,8 @@ def expected_failures(estimator):
         return dict.fromkeys([*WEIGHTS, *WEIGHTS_AS_COUNTS], "the criterion has no weighted form, and says so")
     if name == "ConfidenceWeightedClassifier":
         return dict.fromkeys(WEIGHTS_AS_COUNTS, "weights scale steps; a sample twice is two steps")
+    if name == "CompactClassifier" and estimator.estimator is None:
+        return dict.fromkeys(WEIGHTS_AS_COUNTS, "LinearSVC, the default, goes through samples at random")
     if name == "FisherScore":
         return {"check_array_api_input": "scikit-learn's GaussianMixture has no k-means for the array API"}
     if name == "SpectralClusterer" and estimator.metric in ("hellinger", "chi2"):

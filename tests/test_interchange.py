@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.naive_bayes import MultinomialNB
 
-from bagwise import CompactClassifier, LatentDirichlet, SketchMerger, WordMerger, WordMergerCV
+from bagwise import BagwiseError, CompactClassifier, LatentDirichlet, SketchMerger, WordMerger, WordMergerCV
 from small_sources import table
 
 polars, arrow = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
@@ -43,3 +44,19 @@ def test_a_classifier_of_a_table(library):
     frame, y = TABLES[library]
     by_matrix, by_frame = CompactClassifier(n_groups=3).fit(X, Y), CompactClassifier(n_groups=3).fit(frame, y)
     np.testing.assert_array_equal(by_frame.predict(frame), by_matrix.predict(X))
+
+
+@pytest.mark.parametrize("form", [sp.csr_array, sp.csr_matrix])
+@pytest.mark.parametrize(
+    "estimator", [*TRANSFORMERS[:3], CompactClassifier(n_groups=3)], ids=lambda one: type(one).__name__
+)
+def test_groups_of_sparse_data_are_sparse_columns_of_pandas(estimator, form):
+    pandas = pytest.importorskip("pandas")
+    fitted = clone(estimator).fit(form(X), Y)
+    expected = fitted.transform(form(X))
+    out = fitted.set_output(transform="pandas").transform(form(X))
+    assert all(isinstance(kind, pandas.SparseDtype) for kind in out.dtypes)
+    assert out.columns.tolist() == fitted.get_feature_names_out().tolist()
+    np.testing.assert_array_equal(out.to_numpy(), expected.toarray())
+    with pytest.raises(BagwiseError, match="polars has no sparse columns"):
+        fitted.set_output(transform="polars").transform(form(X))

@@ -62,6 +62,7 @@ def test_the_quick_benchmark_of_encoders_runs(monkeypatch, capsys):
     ("name", "archive"),
     [
         ("smoothing", "newsgroups_3pairs.zip"),
+        ("compact", "newsgroups_3pairs"),
         ("scene15", "scene15.zip"),
         ("main_job", "newsgroups_3pairs"),
         ("seed_methods", "nowhere"),

@@ -8,6 +8,7 @@ from sklearn.base import _fit_context
 from sklearn.utils._missing import is_pandas_na, is_scalar_nan
 from sklearn.utils._param_validation import HasMethods, InvalidParameterError, StrOptions
 from sklearn.utils._param_validation import Interval as _Interval
+from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.metadata_routing import _raise_for_params, _routing_enabled
 from sklearn.utils.validation import _check_feature_names_in, _check_method_params, _check_sample_weight
 
@@ -22,6 +23,7 @@ __all__ = [
     "_check_method_params",
     "_check_sample_weight",
     "_fit_context",
+    "_get_output_config",
     "_raise_for_params",
     "_routing_enabled",
     "is_pandas_na",

@@ -24,7 +24,7 @@ from bagwise._compat import _check_sample_weight
 from bagwise._utils.matrices import as_format, canonical, check_size, is_lazy
 from bagwise.errors import BagwiseError
 
-__all__ = ["as_floats", "check_array", "check_sample_weight", "refuse_dates", "validate_data"]
+__all__ = ["as_floats", "check_array", "check_sample_weight", "check_single_labels", "refuse_dates", "validate_data"]
 
 _DATES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
 # How names of their types begin in NumPy, pandas, polars and others: datetime64[ns], timedelta64, Duration, period[M].
@@ -69,6 +69,24 @@ def as_floats(values: Any, name: str) -> NDArray[np.float64]:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise BagwiseError(f"{name} must be numbers; got {values!r:.100}: {error}.") from error
+
+
+def check_single_labels(y: Any) -> None:
+    """Raise an error if samples have several labels: lists or sets of them, or a matrix of indicators."""
+    try:
+        shape = tuple(getattr(y, "shape", ()) or np.asarray(y).shape)
+    except ValueError:
+        came = "lists of different lengths"
+    else:
+        sets = isinstance(y, (list, tuple, np.ndarray)) and any(isinstance(one, (set, frozenset)) for one in y)
+        if shape[1:] <= (1,) and not sets:
+            return
+        came = "sets" if sets else f"shape {shape}"
+    raise BagwiseError(
+        f"y must have one label per sample, but has {came}: several labels of a sample, or indicators of them. Fit one "
+        "estimator for each label, as sklearn.multiclass.OneVsRestClassifier does with a CompactClassifier or a "
+        "pipeline; or make each combination of labels a class of its own."
+    )
 
 
 def _in_range(check: Callable[..., Any], *data: Any, **checks: Any) -> Any:

@@ -156,15 +156,23 @@ def _normalize_each(X: Any, norm: str, part_of: NDArray[np.intp]) -> Any:
     return X
 
 
-def inverse_document_frequencies(X: Any) -> NDArray[np.float64]:
+def inverse_document_frequencies(X: Any, sample_weight: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
     """Return ``1 + log((1 + n) / (1 + n_w))`` for each word, which n_w of n rows have: scikit-learn's smooth idf.
+
+    Rows count by `sample_weight`, if given.
 
     >>> import numpy as np
     >>> inverse_document_frequencies(np.array([[1, 0], [2, 3], [1, 0]])).round(3)
     array([1.   , 1.693])
     """
     n, d = X.shape
-    rows = np.bincount(X.indices[X.data != 0], minlength=d) if hasattr(X, "indptr") else np.count_nonzero(X, axis=0)
+    if sample_weight is not None:
+        n = sample_weight.sum()
+        rows = np.asarray(sample_weight @ (X != 0)).ravel()
+    elif hasattr(X, "indptr"):
+        rows = np.bincount(X.indices[X.data != 0], minlength=d)
+    else:
+        rows = np.count_nonzero(X, axis=0)
     return 1.0 + np.log((1.0 + n) / (1.0 + rows))
 
 

@@ -16,7 +16,7 @@ from sklearn.utils.validation import column_or_1d
 from bagwise._utils.extras import require
 from bagwise._utils.matrices import as_format, canonical, check_non_negative, first_not_finite, is_lazy
 from bagwise._utils.memory import readable_size, resolve_limit
-from bagwise._utils.validation import check_array, refuse_dates
+from bagwise._utils.validation import check_array, check_single_labels, refuse_dates
 from bagwise.errors import BagwiseError
 from bagwise.merging.clusterings import Clusterings, sampled_rows
 from bagwise.merging.criteria import NAMED_CRITERIA
@@ -187,8 +187,7 @@ def _as_labels(y: Any) -> NDArray[Any]:
     labels = np.asarray(y)
     if labels.size == 0:
         return labels.reshape(-1)
-    if labels.ndim > 2 or (labels.ndim == 2 and labels.shape[1] != 1):
-        raise BagwiseError(f"y must have one label per sample; got shape {labels.shape}.")
+    check_single_labels(labels)
     return column_or_1d(labels)
 
 

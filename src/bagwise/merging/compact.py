@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import warnings
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
 from sklearn.feature_extraction.text import TfidfTransformer, TfidfVectorizer
@@ -14,23 +17,36 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.svm import LinearSVC
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from bagwise._compat import HasMethods, Interval, StrOptions, _check_feature_names_in, _fit_context
+from bagwise._compat import (
+    HasMethods,
+    Interval,
+    StrOptions,
+    _check_feature_names_in,
+    _fit_context,
+    _raise_for_params,
+    _routing_enabled,
+    metadata_request,
+)
 from bagwise._utils.checks import check_integer, reset_fitted
-from bagwise._utils.validation import validate_data
+from bagwise._utils.matrices import is_whole
+from bagwise._utils.validation import check_sample_weight, check_single_labels, validate_data
+from bagwise.codebooks.normalizing import WordWeighting, inverse_document_frequencies
 from bagwise.errors import BagwiseError
-from bagwise.merging.criteria.base import class_codes
 from bagwise.merging.display import FittedView
 from bagwise.merging.engine import merge
-from bagwise.merging.grouping import FLOATS, copy_fitted
+from bagwise.merging.grouping import FLOATS, copy_fitted, in_container
 from bagwise.merging.hierarchy import Hierarchy
 from bagwise.merging.naming import name_groups
 from bagwise.merging.pooling import pool
 from bagwise.merging.refining import nearest_means
 from bagwise.merging.scoring import WeightLoss
 from bagwise.merging.sizes import path_sizes
-from bagwise.merging.teacher import ScoreMoments, Teacher, answers, mean_weights
+from bagwise.merging.teacher import ScoreMoments, Teacher, answers, balanced_weights, mean_weights
 
 __all__ = ["CompactClassifier", "CompactPath", "compress"]
 
@@ -63,6 +79,10 @@ class CompactPath:
     errors: NDArray[np.float64] | None = None
 
 
+def _has_probabilities(compact: CompactClassifier) -> bool:
+    return hasattr(_unfrozen(getattr(compact, "estimator_", compact.estimator)), "predict_proba")
+
+
 class CompactClassifier(FittedView, ClassifierMixin, TransformerMixin, BaseEstimator):
     """A linear classifier whose words are merged into a few groups, so that its answers stay the same.
 
@@ -85,11 +105,17 @@ class CompactClassifier(FittedView, ClassifierMixin, TransformerMixin, BaseEstim
     weights : {"scores", "mean"}, default="scores"
         Weights of groups: fitted to the teacher's scores by ridge regression, or the means of the weights of their
         words. More than 1000 groups always have the means.
+    weighting : {"auto", "tfidf"} or None, default="auto"
+        How words are weighted before all else. "tfidf": by sublinear TF-IDF with rows of length 1, as `bagwise fit`
+        weights the words of texts. None: X is used as it is. "auto": "tfidf" if X has raw counts, otherwise, and for
+        a `FrozenEstimator`, None; see Notes.
 
     Attributes
     ----------
     estimator_ : fitted classifier
-        The teacher.
+        The teacher, fitted to weighted words.
+    weighting_ : WordWeighting or None
+        How words are weighted.
     teacher_ : Teacher
         Its weights, and the mean square of each word.
     hierarchy_ : Hierarchy
@@ -115,6 +141,10 @@ class CompactClassifier(FittedView, ClassifierMixin, TransformerMixin, BaseEstim
     -----
     The training data are not kept. For `cut`, the sums from which weights are fitted are kept for the finest 1000
     groups, 8 MB; smaller groups than these are not taken apart when the groups of a cut are improved.
+
+    X has raw counts if its numbers are whole, none negative, some above 1, and at least a third of them 0. Sums of raw
+    counts tell classes apart badly: a few long samples and frequent words outweigh all others. Chosen by
+    cross-validation on texts (``benchmarks/compact.py``).
 
     Two classes take O(d log d) time for d words after the teacher is fitted, C classes O(C d²).
 
@@ -142,61 +172,123 @@ class CompactClassifier(FittedView, ClassifierMixin, TransformerMixin, BaseEstim
         "estimator": [HasMethods(["fit", "predict"]), None],
         "n_groups": [Interval(Integral, 1, None, closed="left")],
         "weights": [StrOptions({"scores", "mean"})],
+        "weighting": [StrOptions({"auto", "tfidf"}), None],
     }
 
-    def __init__(self, estimator: Any = None, *, n_groups: int = 20, weights: str = "scores") -> None:
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        n_groups: int = 20,
+        weights: str = "scores",
+        weighting: str | None = "auto",
+    ) -> None:
         self.estimator = estimator
         self.n_groups = n_groups
         self.weights = weights
+        self.weighting = weighting
 
     @_fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X: Any, y: ArrayLike | None = None) -> Self:
+    def fit(self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None, **params: Any) -> Self:
         """Learn the teacher, merge its words and fit the weights of the groups.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Word weights such as TF-IDF, or histograms, one sample a row.
+            Counts of words, word weights such as TF-IDF, or histograms, one sample a row.
         y : array-like of shape (n_samples,), default=None
             Labels, one per sample. Not needed if the estimator is a `FrozenEstimator`.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Non-negative weights, for the groups and, without metadata routing, for the estimator. With it, the
+            estimator gets what it requests, and ``set_fit_request(sample_weight=False)`` keeps weights from the groups.
+        **params : dict
+            Metadata that is routed to the estimator. Only with ``sklearn.set_config(enable_metadata_routing=True)``.
 
         Returns
         -------
         self : CompactClassifier
         """
+        _raise_for_params(params, self, "fit")
         reset_fitted(self)
         checks: dict[str, Any] = {"accept_sparse": "csr", "dtype": FLOATS, "largest": _LARGEST}
         if y is None and isinstance(self.estimator, FrozenEstimator):
             X = validate_data(self, X, **checks)
         else:
-            try:
-                shape = getattr(y, "shape", None) or np.asarray(y).shape
-                given = f"has shape {shape}: several labels, or indicators of them" if shape[1:] > (1,) else ""
-            except ValueError:
-                given = "has lists of different lengths: several labels"
-            if given:
-                raise BagwiseError(
-                    f"CompactClassifier takes one label per sample, but y {given}. Fit one classifier for each label, "
-                    "or use the labels of a single target."
-                )
+            check_single_labels(y)
             X, y = validate_data(self, X, y, **checks)
-            class_codes(y, type(self).__name__)  # at least two classes
-        self.estimator_ = clone(LinearSVC(random_state=0) if self.estimator is None else self.estimator).fit(X, y)
-        self._learn(Teacher.of(self.estimator_, X), X, None if y is None else np.asarray(y))
+            _check_classes(np.asarray(y))
+        routed = self._route(sample_weight, params)
+        weights = None
+        if sample_weight is not None and metadata_request(self, "fit", "sample_weight") is not False:
+            weights = check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        self.weighting_ = self._find_weighting(X, weights)
+        X = self._weighted(X)
+        self.estimator_ = clone(self._estimator()).fit(X, y, **routed)
+        self._learn(Teacher.of(self.estimator_, X, weights), X, None if y is None else np.asarray(y), weights)
         return self
 
-    def _learn(self, teacher: Teacher, X: Any = None, y: NDArray[Any] | None = None) -> None:
+    def _estimator(self) -> Any:
+        if self.estimator is not None:
+            return self.estimator
+        default = LinearSVC(random_state=0)
+        return default.set_fit_request(sample_weight=True) if _routing_enabled() else default
+
+    def _route(self, sample_weight: Any, params: dict[str, Any]) -> dict[str, Any]:
+        """Metadata for the estimator."""
+        weights = {} if sample_weight is None else {"sample_weight": sample_weight}
+        if _routing_enabled():
+            routed: dict[str, Any] = process_routing(self, "fit", **params, **weights).estimator.fit
+            return routed
+        estimator = self._estimator()
+        if isinstance(estimator, FrozenEstimator):
+            return {}
+        if weights and not has_fit_parameter(estimator, "sample_weight"):
+            raise BagwiseError(
+                f"{type(estimator).__name__}.fit takes no sample_weight. Use another estimator, or "
+                "sklearn.set_config(enable_metadata_routing=True) and request sample_weight where it is needed."
+            )
+        return weights
+
+    def _find_weighting(self, X: Any, sample_weight: NDArray[np.float64] | None) -> WordWeighting | None:
+        frozen = isinstance(self.estimator, FrozenEstimator)
+        if frozen and self.weighting == "tfidf":
+            raise BagwiseError(
+                "weighting='tfidf' with a FrozenEstimator: it was fitted to other columns than weighted ones. Use "
+                "weighting=None, and give what it was fitted to, or an estimator that is not fitted."
+            )
+        counted = X if sample_weight is None else X[sample_weight > 0]
+        if self.weighting == "tfidf" or (self.weighting == "auto" and not frozen and _has_counts(counted)):
+            return WordWeighting("log", inverse_document_frequencies(X, sample_weight), "l2")
+        return None
+
+    def _weighted(self, X: Any) -> Any:
+        """Weight words of checked data, which keep their type."""
+        return X if self.weighting_ is None else self.weighting_.apply(X).astype(X.dtype, copy=False)
+
+    def _checked(self, X: Any) -> Any:
+        """Check data and weight their words."""
+        check_is_fitted(self)
+        return self._weighted(validate_data(self, X, reset=False, accept_sparse="csr", dtype=FLOATS))
+
+    def _learn(
+        self,
+        teacher: Teacher,
+        X: Any = None,
+        y: NDArray[Any] | None = None,
+        sample_weight: NDArray[np.float64] | None = None,
+    ) -> None:
         """Merge the words of the teacher; without X, weights are means."""
         self.teacher_, self.classes_ = teacher, teacher.classes
         self.hierarchy_: Hierarchy = merge(WeightLoss(teacher.mass, teacher.coef.T), name="classifier")
         self._moments: ScoreMoments | None = None
         self.path_: CompactPath | None = None
         if X is not None:
-            n_base = min(len(teacher.mass), MOST_FITTED)
-            self._moments = ScoreMoments.of(pool(X, self.hierarchy_.cut(n_base), n_base), teacher.scores(X))
+            n_base, scores = min(len(teacher.mass), MOST_FITTED), teacher.scores(X)
+            balanced = balanced_weights(scores, sample_weight)
+            self._moments = ScoreMoments.of(pool(X, self.hierarchy_.cut(n_base), n_base), scores, balanced)
         self._group(self.n_groups)
         if X is not None:
-            self.path_ = self._path(X, y)
+            self.path_ = self._path(X, y, sample_weight=sample_weight)
 
     def _group(self, n_groups: int) -> None:
         """Set `labels_`, `coef_` and `intercept_` for a number of groups."""
@@ -239,7 +331,7 @@ class CompactClassifier(FittedView, ClassifierMixin, TransformerMixin, BaseEstim
         return [np.flatnonzero(self.labels_ == group) for group in range(self.coef_.shape[1])]
 
     def transform(self, X: Any) -> Any:
-        """Add up the words of each group.
+        """Add up the weighted words of each group.
 
         Parameters
         ----------
@@ -248,11 +340,9 @@ class CompactClassifier(FittedView, ClassifierMixin, TransformerMixin, BaseEstim
         Returns
         -------
         Z : ndarray or CSR matrix of shape (n_samples, n_groups)
-            Sparse if X is.
+            Sparse if X is; by ``set_output(transform="pandas")`` a frame of sparse columns.
         """
-        check_is_fitted(self)
-        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=FLOATS)
-        return pool(X, self.labels_, self.coef_.shape[1])
+        return in_container(self, pool(self._checked(X), self.labels_, self.coef_.shape[1]))
 
     def _scores(self, X: Any) -> NDArray[np.float64]:
         return np.asarray(pool(X, self.labels_, self.coef_.shape[1]) @ self.coef_.T) + self.intercept_
@@ -271,8 +361,7 @@ class CompactClassifier(FittedView, ClassifierMixin, TransformerMixin, BaseEstim
         -------
         scores : ndarray of shape (n_samples, n_classes) or (n_samples,)
         """
-        check_is_fitted(self)
-        scores = self._scores(validate_data(self, X, reset=False, accept_sparse="csr", dtype=FLOATS))
+        scores = self._scores(self._checked(X))
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -286,8 +375,27 @@ class CompactClassifier(FittedView, ClassifierMixin, TransformerMixin, BaseEstim
         -------
         y : ndarray of shape (n_samples,)
         """
-        check_is_fitted(self)
-        return self._answers(self._scores(validate_data(self, X, reset=False, accept_sparse="csr", dtype=FLOATS)))
+        return self._answers(self._scores(self._checked(X)))
+
+    @available_if(_has_probabilities)
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Predict probabilities of classes, as the estimator makes them of its scores; only where it does.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+        """
+        X = self._checked(X)
+        of_groups = copy.copy(_unfrozen(self.estimator_))
+        vars(of_groups).pop("feature_names_in_", None)
+        of_groups.coef_, of_groups.intercept_ = self.coef_, self.intercept_
+        of_groups.n_features_in_ = self.coef_.shape[1]
+        probabilities: NDArray[np.float64] = of_groups.predict_proba(pool(X, self.labels_, self.coef_.shape[1]))
+        return probabilities
 
     def path(self, X: Any, y: ArrayLike | None = None, sizes: ArrayLike | None = None) -> CompactPath:
         """Compare the answers at several numbers of groups with those of the teacher, and with labels.
@@ -303,10 +411,16 @@ class CompactClassifier(FittedView, ClassifierMixin, TransformerMixin, BaseEstim
         -------
         path : CompactPath
         """
-        check_is_fitted(self)
-        return self._path(validate_data(self, X, reset=False, accept_sparse="csr", dtype=FLOATS), y, sizes)
+        return self._path(self._checked(X), y, sizes)
 
-    def _path(self, X: Any, y: ArrayLike | None, sizes: ArrayLike | None = None) -> CompactPath:
+    def _path(
+        self,
+        X: Any,
+        y: ArrayLike | None,
+        sizes: ArrayLike | None = None,
+        sample_weight: NDArray[np.float64] | None = None,
+    ) -> CompactPath:
+        """`path` for weighted words."""
         n_words = len(self.teacher_.mass)
         if sizes is None:
             n_groups = min(int(self.n_groups), n_words)
@@ -314,14 +428,16 @@ class CompactClassifier(FittedView, ClassifierMixin, TransformerMixin, BaseEstim
         chosen = np.unique([check_integer(size, "sizes", 1, n_words) for size in np.ravel(sizes).tolist()])
         expected = self.teacher_.scores(X)
         theirs = self._answers(expected)
-        variance = float(np.square(expected - expected.mean(axis=0)).sum()) or 1.0
+        mean = np.average(expected, axis=0, weights=sample_weight)
+        variance = float(np.average(np.square(expected - mean).sum(axis=1), weights=sample_weight)) or 1.0
         agreement, losses, errors = [], [], []
         for size in chosen.tolist():
             scores = self.cut(size)._scores(X)
             found = self._answers(scores)
-            agreement.append(np.mean(found == theirs))
-            losses.append(np.square(scores - expected).sum() / variance)
-            errors.append(np.nan if y is None else np.mean(found != np.asarray(y)))
+            agreement.append(np.average(found == theirs, weights=sample_weight))
+            changes = np.square(scores - expected).sum(axis=1)
+            losses.append(np.average(changes, weights=sample_weight) / variance)
+            errors.append(np.nan if y is None else np.average(found != np.asarray(y), weights=sample_weight))
         return CompactPath(chosen, np.array(agreement), np.array(losses), None if y is None else np.array(errors))
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
@@ -341,6 +457,19 @@ class CompactClassifier(FittedView, ClassifierMixin, TransformerMixin, BaseEstim
         words = _check_feature_names_in(self, input_features)
         return name_groups(words, self.teacher_.mass, self.labels_, self.coef_.shape[1])
 
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Get the metadata routing of this object.
+
+        Returns
+        -------
+        routing : MetadataRouter
+            `sample_weight` for the groups is requested by ``set_fit_request(sample_weight=True)``.
+        """
+        mapping = MethodMapping().add(caller="fit", callee="fit")
+        return (
+            MetadataRouter(owner=self).add_self_request(self).add(estimator=self._estimator(), method_mapping=mapping)
+        )
+
     @property
     def _n_features_out(self) -> int:
         return self.coef_.shape[1]
@@ -354,6 +483,28 @@ class CompactClassifier(FittedView, ClassifierMixin, TransformerMixin, BaseEstim
         tags.target_tags.required = not isinstance(self.estimator, FrozenEstimator)
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def _unfrozen(estimator: Any) -> Any:
+    return estimator.estimator if isinstance(estimator, FrozenEstimator) else estimator
+
+
+def _check_classes(y: NDArray[Any]) -> None:
+    check_classification_targets(y)
+    classes = np.unique(y)
+    if len(classes) < 2:
+        raise BagwiseError(
+            f"CompactClassifier needs at least two classes in y; got only one class, {classes.tolist()}. Give samples "
+            "of other classes too. Without classes, WordMerger(criterion='clusters') groups words."
+        )
+
+
+def _has_counts(X: Any) -> bool:
+    """Whether X has raw counts: whole numbers, none negative, some above 1, and at least a third of them 0."""
+    values = X.data if sp.issparse(X) else X
+    n_filled = np.count_nonzero(values)
+    few = 0 < 3 * n_filled <= 2 * X.shape[0] * X.shape[1]
+    return bool(few and values.min() >= 0 and values.max() > 1 and is_whole(X))
 
 
 def alike_weights(mass: NDArray[np.float64], weights: NDArray[np.float64], size: int) -> NDArray[np.int64]:
@@ -378,19 +529,20 @@ def alike_weights(mass: NDArray[np.float64], weights: NDArray[np.float64], size:
     return found if len(np.unique(found)) == size else merged
 
 
-def compress(pipeline: Any, n_groups: int = 20, X: Any = None) -> Any:
+def compress(model: Any, X: Any = None, *, n_groups: int = 20) -> Any:
     """Make a fitted linear classifier, or a pipeline that ends in one, compact.
 
     Parameters
     ----------
-    pipeline : fitted Pipeline or classifier
+    model : fitted Pipeline or classifier
         The last step is a linear classifier such as `LinearSVC`; the steps before it give the words.
+    X : array-like, default=None
+        Input of the model, such as texts; no labels are needed. The weights of groups are fitted to the classifier's
+        scores on it. None: they are means of the weights of words, and how much a word counts is estimated from
+        the idf of a `TfidfVectorizer` or `TfidfTransformer` of the pipeline; without one all words count equally. A
+        warning says so, since X keeps more of the answers (``benchmarks/compact.py``).
     n_groups : int, default=20
         Number of groups.
-    X : array-like, default=None
-        Input of the pipeline, such as texts; no labels are needed. The weights of groups are fitted to the classifier's
-        scores on it. None: they are means of the weights of words, and how much a word counts is estimated from
-        the idf of a `TfidfVectorizer` or `TfidfTransformer` of the pipeline; without one all words count equally.
 
     Returns
     -------
@@ -405,14 +557,14 @@ def compress(pipeline: Any, n_groups: int = 20, X: Any = None) -> Any:
     >>> from bagwise import compress
     >>> texts = ["cats purr and meow", "a cat may purr", "dogs bark", "the dog will bark"]
     >>> pipeline = make_pipeline(TfidfVectorizer(), LinearSVC()).fit(texts, ["cat", "cat", "dog", "dog"])
-    >>> compact = compress(pipeline, n_groups=4, X=texts)
+    >>> compact = compress(pipeline, texts, n_groups=4)
     >>> compact.predict(["meow", "bark bark"])
     array(['cat', 'dog'], dtype='<U3')
     >>> compact[-1].coef_.shape
     (1, 4)
     """
     check_integer(n_groups, "n_groups", 1)
-    steps = list(pipeline.steps) if isinstance(pipeline, Pipeline) else [("classifier", pipeline)]
+    steps = list(model.steps) if isinstance(model, Pipeline) else [("classifier", model)]
     name, estimator = steps[-1]
     if isinstance(estimator, CompactClassifier):
         raise BagwiseError("The classifier is compact already. Use its cut(n_groups) for another number of groups.")
@@ -422,13 +574,21 @@ def compress(pipeline: Any, n_groups: int = 20, X: Any = None) -> Any:
     if X is not None:
         compact.fit(X if before is None else before.transform(X))
     else:
-        compact.estimator_ = compact.estimator
+        compact.estimator_, compact.weighting_ = compact.estimator, None
         teacher = Teacher.of(estimator)
         compact.n_features_in_ = len(teacher.mass)
         if hasattr(estimator, "feature_names_in_"):
             compact.feature_names_in_ = estimator.feature_names_in_
         mass = _mass_by_idf([step for _, step in steps[:-1]])
         compact._learn(teacher if mass is None else replace(teacher, mass=mass))
+        known = "all words count equally" if mass is None else "how much a word counts is estimated from its idf"
+        warnings.warn(
+            f"compress without X: weights of groups are means of the weights of their words, and {known}. With X, such "
+            "as the training data without labels, they are fitted to the model's scores, and groups keep more of "
+            "its answers: compress(model, X).",
+            UserWarning,
+            stacklevel=2,
+        )
     return compact if before is None else Pipeline([*steps[:-1], (name, compact)])
 
 

@@ -30,7 +30,7 @@ from bagwise._utils.matrices import (
     is_lazy,
 )
 from bagwise._utils.memory import Limit, check_memory
-from bagwise._utils.validation import check_array, check_sample_weight, refuse_dates, validate_data
+from bagwise._utils.validation import check_array, check_sample_weight, check_single_labels, refuse_dates, validate_data
 from bagwise.errors import BagwiseError, in_python
 from bagwise.kernels import AdditiveKernel
 from bagwise.merging.criteria import NAMED_CRITERIA
@@ -431,6 +431,7 @@ def _checked(
     if estimator is None:
         return as_float64(check_array(X, **checks)), y, sample_weight
     if criterion.supervised and y is not None and not criterion.takes_missing_labels:
+        check_single_labels(y)
         X, y = validate_data(estimator, X, y, **checks)
     else:
         X = validate_data(estimator, X, **checks)
@@ -574,15 +575,12 @@ def as_float64(X: Any) -> Any:
 
 
 def _check_labels(y: Any, X: Any) -> NDArray[Any]:
+    check_single_labels(y)
     if sp.issparse(y):
         raise BagwiseError("y must be an array of labels, one per sample; got a sparse matrix.")
     refuse_dates(y, "y")
-    try:
-        labels = np.asarray(y)
-    except ValueError as error:  # lists of different lengths
-        raise BagwiseError("y must have one label per sample, but some samples have several.") from error
-    if labels.ndim > 1 and labels.size == len(labels):
-        labels = labels.reshape(-1)
+    labels = np.asarray(y)
+    labels = labels.reshape(-1) if labels.ndim == 2 else labels
     if labels.ndim != 1:
         raise BagwiseError(f"y must have one label per sample, shape ({X.shape[0]},); got shape {labels.shape}.")
     check_consistent_length(X, labels)

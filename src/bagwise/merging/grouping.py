@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import TransformerMixin, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from bagwise._compat import _check_feature_names_in
+from bagwise._compat import _check_feature_names_in, _get_output_config
 from bagwise._utils.devices import check_on_device, is_on_device
 from bagwise._utils.matrices import is_lazy
 from bagwise._utils.validation import check_array, validate_data
@@ -19,7 +20,7 @@ from bagwise.merging.display import FittedView
 from bagwise.merging.naming import name_groups
 from bagwise.merging.pooling import POOLINGS, pool, spread
 
-__all__ = ["FLOATS", "GroupTransformer", "copy_fitted"]
+__all__ = ["FLOATS", "GroupTransformer", "copy_fitted", "in_container"]
 
 FLOATS = [np.float64, np.float32]
 Estimator = TypeVar("Estimator")
@@ -56,7 +57,8 @@ class GroupTransformer(FittedView, TransformerMixin):
         Returns
         -------
         Z : ndarray, CSR matrix, Dask array or CuPy array of shape (n_samples, n_groups)
-            Sparse if X is. A Dask array is transformed lazily, chunk by chunk.
+            Sparse if X is; by ``set_output(transform="pandas")`` a frame of sparse columns. A Dask array is transformed
+            lazily, chunk by chunk.
         """
         check_is_fitted(self)
         if is_lazy(X):
@@ -70,7 +72,7 @@ class GroupTransformer(FittedView, TransformerMixin):
             validate_data(self, X, reset=False, skip_check_array=True)
         else:
             X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=FLOATS)
-        return pool(X, self.labels_, self._n_groups(), self.pooling, **self._weights())
+        return in_container(self, pool(X, self.labels_, self._n_groups(), self.pooling, **self._weights()))
 
     def inverse_transform(self, Z: Any) -> Any:
         """Distribute the value of each group evenly over its words.
@@ -116,6 +118,21 @@ class GroupTransformer(FittedView, TransformerMixin):
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def in_container(estimator: Any, Z: Any) -> Any:
+    """Return sparse groups as `set_output` asks for: in pandas a frame of sparse columns, which others have not."""
+    asked = _get_output_config("transform", estimator)["dense"]
+    if not sp.issparse(Z) or asked == "default":
+        return Z
+    if asked != "pandas":
+        raise BagwiseError(
+            f"Groups of sparse data are sparse, and {asked} has no sparse columns. Use set_output(transform='pandas') "
+            "or 'default', or pass dense data."
+        )
+    import pandas  # deferred: optional
+
+    return pandas.DataFrame.sparse.from_spmatrix(Z, columns=estimator.get_feature_names_out())
 
 
 def copy_fitted(estimator: Estimator, **changes: Any) -> Estimator:

@@ -31,7 +31,7 @@ from bagwise._compat import (
 from bagwise._utils.checks import reset_fitted
 from bagwise._utils.matrices import is_lazy
 from bagwise._utils.memory import resolve_limit
-from bagwise._utils.validation import validate_data
+from bagwise._utils.validation import check_single_labels, validate_data
 from bagwise.errors import BagwiseError, unknown_name
 from bagwise.kernels import AdditiveKernel
 from bagwise.merging.criteria import GraphPair, resolve_criterion
@@ -260,10 +260,11 @@ class WordMergerCV(MetaEstimatorMixin, GroupTransformer, BaseEstimator):
     ) -> tuple[Any, NDArray[Any], NDArray[np.bool_] | None, NDArray[Any]]:
         """Check X and y; find which samples have labels, and the classes that folds are stratified by."""
         checks: dict[str, Any] = {"accept_sparse": "csr", "dtype": FLOATS, "ensure_min_samples": 2}
+        check_single_labels(y)
         if not criterion.takes_missing_labels:
             X, y = validate_data(self, X, y, **checks)
             return X, y, None, y
-        X, y = validate_data(self, X, **checks), np.asarray(y)
+        X, y = validate_data(self, X, **checks), np.asarray(y).reshape(-1)
         check_consistent_length(X, y)
         labelled = is_labelled(y)
         classes: NDArray[Any] = np.full(len(y), -1)  # samples without a label are a class of their own

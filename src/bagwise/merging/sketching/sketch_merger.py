@@ -18,7 +18,7 @@ from bagwise._compat import N_JOBS, Interval, StrOptions, _fit_context
 from bagwise._utils.checks import check_integer, reset_fitted
 from bagwise._utils.matrices import is_lazy
 from bagwise._utils.progress import ProgressBar
-from bagwise._utils.validation import validate_data
+from bagwise._utils.validation import check_single_labels, validate_data
 from bagwise.errors import BagwiseError
 from bagwise.merging.grouping import FLOATS, GroupTransformer, copy_fitted
 from bagwise.merging.pooling import pool
@@ -307,6 +307,7 @@ class SketchMerger(GroupTransformer, BaseEstimator):
             raise BagwiseError(
                 "use_labels=True requires y to be passed, but the target y is None. Pass labels, or use_labels=False."
             )
+        check_single_labels(y)
         labels = column_or_1d(y, warn=True)
         check_consistent_length(X, labels)
         check_classification_targets(labels)
