@@ -24,8 +24,9 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from bagwise._compat import N_JOBS, Interval, StrOptions, _fit_context
+from bagwise._utils.arrays import unit_rows
 from bagwise._utils.checks import check_integer
-from bagwise._utils.matrices import check_non_negative, unit_rows
+from bagwise._utils.matrices import check_non_negative
 from bagwise._utils.text import agree
 from bagwise._utils.threads import number_of_threads, one_blas_thread
 from bagwise._utils.validation import check_array, validate_data

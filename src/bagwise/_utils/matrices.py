@@ -212,22 +212,6 @@ def first_not_finite(X: Any) -> tuple[int, int, float] | None:
     return row, column, float(values.flat[position])
 
 
-def unit_rows(X: NDArray[Any]) -> NDArray[Any]:
-    """Divide rows by their length; rows of zeros stay."""
-    lengths = np.linalg.norm(X, axis=1, keepdims=True)
-    return np.divide(X, lengths, out=np.zeros_like(X), where=lengths > 0)
-
-
-def softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return ``exp(scores)`` of each row divided by their sum; `scipy.special` takes long to import.
-
-    >>> softmax(np.log([[1.0, 3.0]])).round(9)
-    array([[0.25, 0.75]])
-    """
-    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
-
-
 def with_short_indices(words: Any) -> Any:
     """Return CSR arrays with the indices that liblinear takes."""
     if not sp.issparse(words):

@@ -26,7 +26,7 @@ from bagwise.sources.items import ItemIterator, item_errors
 from bagwise.sources.media import shrunk_size
 
 __all__ = ["DEFAULT_SIDE", "Arrays", "Descriptor", "RowBuffer", "arrays_of", "compute_each"]
-__all__ += ["describe_items", "join_bags", "n_bytes", "unit_rows"]
+__all__ += ["describe_items", "join_bags", "n_bytes"]
 
 # Parameters that change how something is computed, not the result.
 EXECUTION = ("n_jobs", "verbose", "cache", "device")
@@ -381,14 +381,3 @@ class RowBuffer:
             end -= len(block)
         self._filled = self._capacity
         return result
-
-
-def unit_rows(rows: NDArray[Any]) -> NDArray[np.float32]:
-    """Scale rows to unit L2 norm; zero rows stay zero. Unlike scikit-learn's normalize, takes matrices without rows.
-
-    >>> unit_rows(np.array([[3.0, 4.0], [0.0, 0.0]]))
-    array([[0.6, 0.8],
-           [0. , 0. ]], dtype=float32)
-    """
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.divide(rows, lengths, out=np.zeros(rows.shape), where=lengths > 0).astype(np.float32)

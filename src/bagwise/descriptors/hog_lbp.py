@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bagwise._utils.arrays import unit_rows
 from bagwise._utils.records import Integer, OneOf, parameter
-from bagwise.descriptors.base import Descriptor, unit_rows
+from bagwise.descriptors.base import Descriptor
 from bagwise.descriptors.images import as_comparable, as_grey, centres_in_unit_square, starts_of
 from bagwise.descriptors.lbp import cell_histograms, uniform_bins
 from bagwise.descriptors.registry import MOST_PIXELS

@@ -17,9 +17,10 @@ from sklearn.utils import Tags
 from sklearn.utils.extmath import randomized_svd
 from sklearn.utils.validation import check_is_fitted
 
+from bagwise._utils.arrays import unit_rows
 from bagwise._utils.checks import as_values
 from bagwise._utils.records import Integer, OneOf, Such, parameter
-from bagwise.descriptors.base import Descriptor, unit_rows
+from bagwise.descriptors.base import Descriptor
 from bagwise.descriptors.cache import ArrayCache
 from bagwise.errors import BagwiseError
 from bagwise.sources.collection import as_text, load_texts

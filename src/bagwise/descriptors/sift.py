@@ -11,9 +11,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from bagwise._utils.arrays import unit_rows
 from bagwise._utils.extras import require
 from bagwise._utils.records import Integer, Number, Numbers, OneOf, parameter
-from bagwise.descriptors.base import MOST_POINTS, Descriptor, unit_rows
+from bagwise.descriptors.base import MOST_POINTS, Descriptor
 from bagwise.descriptors.images import as_grey, as_rgb, centres_in_unit_square, starts_of
 from bagwise.descriptors.registry import MOST_PIXELS
 from bagwise.errors import BagwiseError

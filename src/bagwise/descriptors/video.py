@@ -11,10 +11,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from bagwise._utils.arrays import unit_rows
 from bagwise._utils.checks import as_numpy
 from bagwise._utils.extras import require
 from bagwise._utils.records import Integer, Number, Numbers, OneOf, parameter
-from bagwise.descriptors.base import MOST_POINTS, Descriptor, unit_rows
+from bagwise.descriptors.base import MOST_POINTS, Descriptor
 from bagwise.descriptors.images import GREY_WEIGHTS
 from bagwise.descriptors.registry import SIDE
 from bagwise.errors import BagwiseError

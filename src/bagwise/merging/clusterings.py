@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import randomized_svd
 
-from bagwise._utils.matrices import is_whole, unit_rows
+from bagwise._utils.arrays import unit_rows
+from bagwise._utils.matrices import is_whole
 from bagwise.codebooks.kmeans import kmeans_words, no_report
 from bagwise.codebooks.normalizing import WordWeighting, inverse_document_frequencies
 from bagwise.errors import BagwiseError

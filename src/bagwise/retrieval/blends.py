@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bagwise._utils.matrices import softmax
+from bagwise._utils.arrays import softmax
 from bagwise.errors import BagwiseError
 
 __all__ = ["BlendSettings", "ClassBlend", "GroupBlend"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
 from bagwise import BagwiseError, Model, runtime
-from bagwise._utils.matrices import softmax
+from bagwise._utils.arrays import softmax
 from bagwise.app import fit_model
 from bagwise.app.training.calibration import HeldOutScores, fit_sharpness
 from bagwise.sources import Collection

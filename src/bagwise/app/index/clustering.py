@@ -11,8 +11,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from bagwise._utils.arrays import unit_rows
 from bagwise._utils.checks import check_integer
-from bagwise._utils.matrices import unit_rows
 from bagwise.app.index.index_words import IndexedWords
 from bagwise.app.index.item_clusters import CLUSTER_METHODS, ItemClusters, cluster_features
 from bagwise.app.index.item_index import ItemIndex, index_of_fit

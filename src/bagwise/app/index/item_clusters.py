@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bagwise._io.tensors import tensor
-from bagwise._utils.matrices import unit_rows
+from bagwise._utils.arrays import unit_rows
 from bagwise._utils.text import english_stop_words
 from bagwise.app.index.cluster_history import (
     HISTORY_TENSORS,

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bagwise._io.storage import as_place
+from bagwise._utils.arrays import softmax
 from bagwise._utils.checks import check_integer, checked_names, frozen, json_copy
-from bagwise._utils.matrices import softmax
 from bagwise._utils.text import how_many
 from bagwise.app.modalities import MODALITIES
 from bagwise.app.modalities.visual import checked_descriptors

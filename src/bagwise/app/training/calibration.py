@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise._utils.matrices import softmax
+from bagwise._utils.arrays import softmax
 from bagwise.app.training.item_answers import TopClasses
 
 __all__ = ["HeldOutScores", "fit_sharpness"]

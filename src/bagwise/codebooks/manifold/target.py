@@ -13,7 +13,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from scipy.spatial.distance import pdist, squareform
 from sklearn.utils import check_random_state
 
-from bagwise._utils.matrices import unit_rows
+from bagwise._utils.arrays import unit_rows
 from bagwise._utils.threads import one_blas_thread
 from bagwise._utils.validation import as_floats
 from bagwise.bags import Bags
