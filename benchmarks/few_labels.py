@@ -9,7 +9,7 @@ The labels of a data set are the person: a method asks for the label of an item,
 - At most 2000 items of a task, drawn once; a random half of them is for test, once per seed, and asks for nothing. Its
   items are in the collection, as are all others, without labels; "new" means that they are not, and that words, weights
   and groups were made without them.
-- Features are those of ``fit_model(file)`` without labels: words with their weights (TF-IDF for texts, roots of relative
+- Features are those of ``fit_model(file)`` without labels: words with their weights (TF-IDF of texts, roots of relative
   frequencies for words of a network), and 50 groups by clusters, each block of length 1, groups times ½, 1 or 0.
   Classifiers are linear SVMs with C = 1, for pooled features of the network a logistic regression, standardised.
 - Suggested items are those of `ItemSuggester`: centres of 15 clusters, then small margins, five at a time. "uncertain"

@@ -67,7 +67,7 @@ def main() -> None:
 
 
 def measure(data: Path, name: str, seed: int, python: str | None) -> dict[str, Any]:
-    from bagwise._utils.matrices import softmax
+    from bagwise._utils.arrays import softmax
     from bagwise.app import FitOptions, run_fit
     from bagwise.app.index.item_index import index_of_fit
     from bagwise.app.index.item_scores import score_items

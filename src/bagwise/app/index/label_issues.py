@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bagwise._utils.matrices import softmax
+from bagwise._utils.arrays import softmax
 from bagwise.app.index.item_scores import ItemScores
 from bagwise.errors import unknown_name
 
