@@ -24,7 +24,8 @@ from bagwise._compat import _check_sample_weight
 from bagwise._utils.matrices import as_format, canonical, check_size, is_lazy
 from bagwise.errors import BagwiseError
 
-__all__ = ["as_floats", "check_array", "check_sample_weight", "check_single_labels", "refuse_dates", "validate_data"]
+__all__ = ["as_floats", "check_array", "check_sample_weight", "check_single_labels", "narrow_indices", "refuse_dates"]
+__all__ += ["validate_data"]
 
 _DATES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
 # How names of their types begin in NumPy, pandas, polars and others: datetime64[ns], timedelta64, Duration, period[M].
@@ -129,10 +130,10 @@ def _well_formed(X: Any, formats: Any, name: str = "X") -> Any:
     """Give a sparse matrix in canonical form, in the format that is accepted; anything else as it is."""
     if not sp.issparse(X) or X.ndim != 2 or formats not in ("csr", "csc"):
         return X  # scikit-learn says what is wrong, if anything is
-    return _narrow(canonical(as_format(X, formats, name)))
+    return narrow_indices(canonical(as_format(X, formats, name)))
 
 
-def _narrow(X: Any) -> Any:
+def narrow_indices(X: Any) -> Any:
     """Give a CSR or CSC matrix 32-bit indices if they suffice: the solvers of scikit-learn take no others."""
     most = np.iinfo(np.int32).max
     if X.indices.dtype == X.indptr.dtype == np.int32 or max(*X.shape, X.nnz) > most:

@@ -44,6 +44,7 @@ from bagwise.sources.frames import is_frame
 if TYPE_CHECKING:
     from bagwise.app.index.index_words import CountedWords, IndexedWords
     from bagwise.app.index.shared_terms import Shared
+    from bagwise.app.index.suggesting import Suggestion
     from bagwise.app.model.explanation import Explanation
     from bagwise.app.training.evaluate import Evaluation
     from bagwise.app.training.fit import Fit
@@ -289,6 +290,41 @@ class ItemIndex:
         if second is None:
             return self.named(*self.index.search(row, k))[0]
         return self.named(*self._blended(row, second, wanted, k))[0]
+
+    def suggest(self, n: int = 20, labels: Mapping[str, str | None] | None = None) -> list[Suggestion]:
+        """Suggest items to label next, so that few labels tell much.
+
+        1. While one of 15 clusters of the items has no label, its most central item comes first.
+        2. Then come items that a classifier of the labels so far is least sure of, from different clusters.
+
+        Near duplicates of an item that has a label, or is suggested, come last.
+
+        Parameters
+        ----------
+        n : int, default=20
+        labels : mapping from ids to str, default=None
+            Labels so far; None or "" for an item that was skipped and is not suggested again. None: those that the
+            items had when they were indexed.
+
+        Returns
+        -------
+        suggestions : list of Suggestion
+            With the class that each would get, and the second best; None as long as there are no two classes.
+
+        Examples
+        --------
+        >>> from bagwise.sources import Collection
+        >>> from bagwise.app import ItemIndex, fit_model
+        >>> X = np.array([[9, 1, 0, 0], [8, 2, 0, 0], [7, 2, 0, 1], [0, 0, 6, 2], [0, 1, 5, 5], [0, 0, 2, 7]])
+        >>> rows = Collection.from_matrix(X, list("abcdef"))
+        >>> model = fit_model(rows, n_groups=2, root="before")
+        >>> index = ItemIndex.build(model, rows, model.histograms(rows))
+        >>> sorted(one.id for one in index.suggest(2, {"b": "first", "d": "second"}))
+        ['c', 'e']
+        """
+        from bagwise.app.index.suggesting import suggest_items
+
+        return suggest_items(self, n, labels)
 
     def held(self, number: int) -> tuple[Any, Any]:
         """Return an item as a query: its row and None, or its words and its scores of classes or its groups."""

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bagwise._utils.checks import check_integer
+from bagwise.app.options import FitOptions
+from bagwise.app.training.few_labels import scores_beside_groups
+from bagwise.app.training.method import fitting_svms
 from bagwise.codebooks.kmeans import kmeans
-from bagwise.errors import BagwiseError
+from bagwise.errors import BagwiseError, argument
 
-__all__ = ["N_CENTRES", "ItemSuggester"]
+if TYPE_CHECKING:
+    from bagwise.app.index.item_index import ItemIndex
+
+__all__ = ["N_CENTRES", "ItemSuggester", "Suggestion", "suggest_items"]
 
 # Clusters whose centres are labelled first.
 N_CENTRES = 15
+# Groups by which items are clustered, and that help a classifier of few labels.
+_N_GROUPS = 50
 # An item is not suggested beside another one of at least this cosine.
 _DUPLICATE = 0.98
 
@@ -123,3 +133,61 @@ def _turns(clusters: NDArray[np.intp]) -> NDArray[np.intp]:
     turns = np.empty(len(clusters), np.intp)
     turns[order] = np.arange(len(clusters)) - np.repeat(first, sizes)
     return turns
+
+
+class Suggestion(NamedTuple):
+    """An item to label next: its id, the class that it would get, and the one it may be instead; None: no class yet."""
+
+    id: str
+    predicted: str | None
+    runner_up: str | None
+
+
+def suggest_items(index: ItemIndex, n: int, labels: Mapping[str, str | None] | None = None) -> list[Suggestion]:
+    """Suggest items of an index to label next; see `ItemIndex.suggest`."""
+    from bagwise.app.index.index_words import IndexedWords
+
+    n = check_integer(n, "n", 1)
+    words = IndexedWords.of(index)
+    if words is None:
+        what = "words" if index.index.metric == "inner" else f"the metric {index.index.metric!r}"
+        raise BagwiseError(
+            f"Items to label are found by weighted words, but this index compares items by {index.by} with {what}. "
+            f"Index them anew, by {argument('by', 'both')}."
+        )
+    model, number = index.model, {id: k for k, id in enumerate(index.ids)}
+    if labels is None:
+        labels = {id: label for id, label in zip(index.ids, index.labels, strict=True) if label is not None}
+    strange = [id for id in labels if id not in number]
+    if strange:
+        raise BagwiseError(
+            f"{len(strange)} labels are of items that the index does not have, the first of {strange[0]!r}."
+        )
+    size = min(_N_GROUPS, model.flattened or model.hierarchy.n_words)
+    cut = model if model.n_groups == size or size < model.hierarchy.min_groups else model.cut(size)
+    groups = words.features(cut, ("l1", "power"))
+    groups = np.asarray(groups.toarray() if sp.issparse(groups) else groups, np.float64)
+    lengths = np.linalg.norm(groups, axis=1, keepdims=True)
+    groups = np.divide(groups, lengths, out=np.zeros_like(groups), where=lengths > 0)
+    known = np.zeros(len(index), bool)
+    known[[number[id] for id in labels]] = True
+    given = {number[id]: label for id, label in labels.items() if label}
+    classes = sorted(set(given.values()))
+    scores = None
+    if len(classes) > 1:
+        rows = words.words(np.ones(len(index), bool))
+        norms = sp.linalg.norm(rows, axis=1)
+        rows = sp.csr_array(sp.diags_array(np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0)) @ rows)
+        labelled = np.array(sorted(given), np.intp)
+        codes = np.array([classes.index(given[k]) for k in labelled.tolist()])
+        with fitting_svms():
+            scores = scores_beside_groups(rows, groups, labelled, codes, FitOptions())
+    two = None if scores is None else np.sort(scores, axis=1)[:, -2:]
+    chosen = ItemSuggester.of(groups).suggest(n, known, None if two is None else two[:, 1] - two[:, 0])
+    if scores is None:
+        return [Suggestion(index.ids[k], classes[0] if classes else None, None) for k in chosen.tolist()]
+    order = np.argsort(-scores[chosen], axis=1, kind="stable")
+    return [
+        Suggestion(index.ids[k], classes[first], classes[second])
+        for k, (first, second) in zip(chosen.tolist(), order[:, :2].tolist(), strict=True)
+    ]

@@ -13,6 +13,7 @@ from sklearn.linear_model import Ridge
 from sklearn.model_selection import StratifiedKFold
 
 from bagwise._utils.text import agree, how_many
+from bagwise._utils.validation import narrow_indices
 from bagwise.app.modalities import MODALITIES
 from bagwise.app.modalities.steps import StepCache
 from bagwise.app.modalities.vectorizers import Progress, group_features
@@ -23,7 +24,15 @@ if TYPE_CHECKING:
     from bagwise.app.training.preparing import WordData
     from bagwise.sources.collection import Collection
 
-__all__ = ["Unlabelled", "few_labels_notes", "groups_help", "helps_unlabelled", "train_with_groups", "unlabelled_of"]
+__all__ = [
+    "Unlabelled",
+    "few_labels_notes",
+    "groups_help",
+    "helps_unlabelled",
+    "scores_beside_groups",
+    "train_with_groups",
+    "unlabelled_of",
+]
 
 Values = NDArray[np.float64]
 # Groups made without labels, for up to so many classes; ten for each class where there are more.
@@ -169,10 +178,23 @@ def train_with_groups(
     return Trained(np.atleast_2d(ridge.coef_), np.atleast_1d(ridge.intercept_), weight)
 
 
+def scores_beside_groups(
+    X: Any, groups: Values, labelled: NDArray[np.intp], codes: NDArray[np.int64], options: FitOptions
+) -> Values:
+    """Train the linear SVM of `train_with_groups` on some items, and return its scores of all: one column a class.
+
+    X and `groups` are of all items, `codes` of the labelled ones.
+    """
+    weight = _chosen_weight(X[labelled], groups[labelled], codes, options)
+    svm = make_svm(options).fit(_beside(X[labelled], groups[labelled], weight), codes)
+    scores = np.asarray(_beside(X, groups, weight) @ svm.coef_.T) + svm.intercept_
+    return np.hstack([-scores, scores]) if scores.shape[1] == 1 else scores
+
+
 def _beside(X: Any, groups: Values, weight: float) -> Any:
-    if weight == 0:
-        return X
-    return sp.hstack([X, sp.csr_array(weight * groups)], "csr") if sp.issparse(X) else np.hstack([X, weight * groups])
+    if not sp.issparse(X):
+        return X if weight == 0 else np.hstack([X, weight * groups])
+    return narrow_indices(X if weight == 0 else sp.hstack([X, sp.csr_array(weight * groups)], "csr"))
 
 
 def _chosen_weight(X: Any, groups: Values, codes: NDArray[np.int64], options: FitOptions) -> float:
