@@ -65,4 +65,4 @@ def test_what_cannot_be_suggested_is_said(posts, tmp_path):
     assert "--format" in bagwise("suggest", posts / "posts.index", "--format", "xml", code=1)
     bagwise("index", posts / "posts.bagwise", posts / "posts", "--by", "groups", "--out", tmp_path / "groups.index")
     said = bagwise("suggest", tmp_path / "groups.index", code=1)
-    assert "Index them anew, by --by both" in said
+    assert "Index them anew, by --by 'both'" in said
