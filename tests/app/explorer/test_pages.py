@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from bagwise.app import FitOptions, run_fit
-from bagwise.app.explorer import Workspace, open_workspace, pages
+from bagwise.app.explorer import Workspace, explaining, open_workspace, pages
 from bagwise.app.explorer.app import make_app
 from bagwise.app.training.seen import SeenItems
 from bagwise.errors import BagwiseError
@@ -180,7 +180,7 @@ def test_why_adds_up_and_marks_the_text(answer, space):
             terms = why["intercept"] + sum(term["contribution"] for term in why["groups"]) + why["rest"]
             assert terms == pytest.approx(why["of_score"], abs=1e-6)
             text = space.items.collection[number].load()
-            shown = "".join(piece for piece, _ in told["text"])
+            shown = "".join(piece for piece, *_ in told["text"])
             assert shown == text.replace("\x07", "\\x07")
 
 
@@ -271,7 +271,8 @@ def test_rows_of_a_table_have_columns(tmp_path):
     space = open_workspace(fit.model.save(tmp_path / "table.bagwise"), path)
     told = pages.items.item(space, None, 2)
     why = told["why"]
-    assert sum(weight for *_, weight in told["columns"]) == pytest.approx(why["of_score"] - why["intercept"], abs=1e-5)
+    added = sum(weight for *_, weight, _ in told["columns"])
+    assert added == pytest.approx(why["of_score"] - why["intercept"], abs=1e-5)
 
 
 def test_only_the_last_cuts_are_kept(space):
@@ -334,8 +335,8 @@ def test_words_without_names_are_found_by_their_numbers(space, text):
 
 def test_very_long_texts_are_shown_without_marks(space, monkeypatch):
     cut, one = space.cut(5), space.items.item(0)
-    assert any(mark for _, mark in pages.items.explained(cut, one)["text"])
-    monkeypatch.setattr(pages.items, "_MOST_MARKED", 3)
-    told = pages.items.explained(cut, one)
-    assert not any(mark for _, mark in told["text"])
+    assert any(mark for _, mark, _ in explaining.explained(cut, one)["text"])
+    monkeypatch.setattr(explaining, "_MOST_MARKED", 3)
+    told = explaining.explained(cut, one)
+    assert not any(mark for _, mark, _ in told["text"])
     assert told["why"]["groups"]

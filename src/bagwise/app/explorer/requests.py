@@ -28,6 +28,7 @@ __all__ = [
     "needed_number",
     "number_or",
     "numbers_of",
+    "posting",
     "reading",
     "safe",
     "size_of",
@@ -63,6 +64,8 @@ def answered(answer: Callable[[], Any]) -> Response:
     """Answer with JSON; errors of the library become their sentence."""
     try:
         return answer_json(answer())
+    except Refused:
+        raise
     except BagwiseError as error:
         return answer_json({"error": str(error)}, 400)
 
@@ -82,21 +85,28 @@ def safe(respond: Callable[[Request], Response]) -> Callable[[Request], Response
 def changing(change: Callable[[dict[str, Any]], None], answer: Callable[[], Any]) -> Callable[[Request], Any]:
     """Make a change with the JSON object of a request, and answer with what a function gives then."""
 
-    def changed(body: bytes) -> Response:
+    def changed(query: QueryParams, path: dict[str, Any], content: dict[str, Any]) -> Any:
+        change(content)
+        return answer()
+
+    return posting(changed)
+
+
+def posting(answer: Callable[[QueryParams, dict[str, Any], dict[str, Any]], Any]) -> Callable[[Request], Any]:
+    """Answer a request with what a function gives for its parameters, as `reading`, and its JSON object."""
+
+    def responded(request: Request, body: bytes) -> Response:
         try:
-            change(_content(body))
+            return answered(lambda: answer(request.query_params, request.path_params, _content(body)))
         except Refused as error:
             return answer_json({"error": str(error)}, error.status)
-        except BagwiseError as error:
-            return answer_json({"error": str(error)}, 400)
-        return answered(answer)
 
     async def posted(request: Request) -> Response:
         try:
             body = await request.body()
         except ClientDisconnect:
             body = b""
-        return await run_in_threadpool(changed, body)
+        return await run_in_threadpool(responded, request, body)
 
     return posted
 

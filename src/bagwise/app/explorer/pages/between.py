@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from starlette.datastructures import QueryParams
 from starlette.routing import BaseRoute, Route
 
+from bagwise.app.explorer.explaining import heat_of, places_of_words
 from bagwise.app.explorer.items import Items
 from bagwise.app.explorer.pages.groups import shown_group
 from bagwise.app.explorer.pages.items import problem_of, rows_of
@@ -18,7 +19,7 @@ from bagwise.app.explorer.requests import needed_number, numbers_of, reading, si
 from bagwise.app.explorer.workspace import Cut, Workspace
 from bagwise.app.index.item_scores import ItemScores
 from bagwise.app.modalities import MODALITIES
-from bagwise.app.report.explained import fades, spread_weights
+from bagwise.app.report.explained import fades
 from bagwise.app.training.item_answers import Measured
 from bagwise.display.texts import clean
 from bagwise.errors import BagwiseError
@@ -170,23 +171,14 @@ def _places(cut: Cut, number: int, group: int) -> dict[str, Any]:
     assert cut.items is not None
     try:
         why = cut.explain(number)
-        spread = (
-            []
-            if why.content is None
-            else why.content.places(
-                why.terms, np.where(why.terms.features % cut.model.n_groups == group, why.terms.shares, 0.0)
-            )
-        )
+        spread = places_of_words(why, cut.model.lookup == group)
         if modality.readable:
             return {
                 "text": _quoted(cut.items.item(number).load(), [(one.start, one.end) for one in spread if one.weight])
             }
         if modality.pictured:
-            height, width = cut.items.item(number).load().shape[:2]
-            scale = _HEAT_CELLS / max(height, width)
-            sides = (max(round(height * scale), 1), max(round(width * scale), 1))
-            heat = spread_weights(*sides, spread, scale, smooth=fades(cut.model))
-            return {"heat": [[float(f"{cell:.3g}") for cell in row] for row in heat.tolist()]}
+            shape = cut.items.item(number).load().shape[:2]
+            return {"heat": heat_of(spread, shape, _HEAT_CELLS, fades(cut.model))}
     except BagwiseError as error:
         return problem_of(error)
     return {"columns": [[clean(one.name), one.value] for one in spread if one.weight]}

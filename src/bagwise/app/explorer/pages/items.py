@@ -14,30 +14,34 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from bagwise.app.explorer.comparison import ModelComparison, compare
+from bagwise.app.explorer.explaining import ItemEdits, changed_why, explained
 from bagwise.app.explorer.items import Items
 from bagwise.app.explorer.python_lines import item_lines, items_lines
-from bagwise.app.explorer.requests import MOST_ROWS, answer_json, maybe_number, number_or, reading, safe, size_of
+from bagwise.app.explorer.requests import (
+    MOST_ROWS,
+    answer_json,
+    maybe_number,
+    number_or,
+    posting,
+    reading,
+    safe,
+    size_of,
+)
 from bagwise.app.explorer.workspace import Cut, Workspace
 from bagwise.app.modalities import MODALITIES
-from bagwise.app.model.changes import Change
 from bagwise.app.model.groups import names_differ
-from bagwise.app.report.explained import fades, marked_text, spread_weights
 from bagwise.app.training.seen import SeenItems
 from bagwise.display.pictures import photograph
 from bagwise.display.texts import clean
 from bagwise.errors import BagwiseError
-from bagwise.sources.items import Item, ItemError
+from bagwise.sources.items import ItemError
 from bagwise.sources.media import in_color
 
-__all__ = ["ItemQuery", "check_number", "excerpt", "explained", "explains", "item", "items", "python", "routes"]
-__all__ += ["problem_of", "rows_of"]
+__all__ = ["ItemQuery", "check_number", "excerpt", "explains", "item", "items", "problem_of", "python", "routes"]
+__all__ += ["rows_of", "what_if"]
 
 _SIDES = (160, 640)  # of pictures, in pixels
-_SHOWN_TERMS = 12
 _EXCERPT = 300
-_MOST_TEXT = 100_000
-_MOST_MARKED = 1_000_000  # characters of texts with marks; about 1 s and 50 MB per million
-_HEAT_CELLS = 48  # along the longer side of an image
 SORTS = ("number", "margin", "-margin", "score", "id", "certainty", "-certainty")
 
 
@@ -62,6 +66,11 @@ def routes(space: Workspace) -> list[BaseRoute]:
             reading(lambda q, p: item(space, n(q), p["number"], maybe_number(q, "of"), _than(q))),
         ),
         Route("/api/items/{number:int}/picture", safe(picture)),
+        Route(
+            "/api/items/{number:int}/what-if",
+            posting(lambda q, p, content: what_if(space, n(q), p["number"], q, content)),
+            methods=["POST"],
+        ),
         Route("/api/python/items", reading(lambda q, _: {"lines": python(space, q)})),
     ]
 
@@ -355,9 +364,27 @@ def item(
     told["explains"] = explains(cut, items.seen, number, shown)
     told["by_fold"] = fold is not None
     try:
-        return told | explained(shown, items.item(number), label, than if isinstance(than, int) else None)
+        return told | explained(shown, items.item(number), label, than if isinstance(than, int) else None, named=cut)
     except BagwiseError as error:
         return told | problem_of(error)
+
+
+def what_if(
+    space: Workspace, n: int | None, number: int, query: QueryParams, content: dict[str, Any]
+) -> dict[str, Any]:
+    """Return why an item would get its class with other words or values, by the model that gave the answer."""
+    cut, items, label, than = space.cut(n), space.items, maybe_number(query, "of"), _than(query)
+    check_number(space, number)
+    assert items is not None
+    for one in (label, than):
+        if isinstance(one, int):
+            cut.check_class(one)
+    with cut.lock:
+        fold = items.answered_by(cut.model, number) if cut.has_answers else None
+    edits = ItemEdits.of(content, cut)
+    return changed_why(
+        cut, fold or cut.model, items.item(number), edits, label, than if isinstance(than, int) else None
+    )
 
 
 def explains(cut: Cut, seen: SeenItems | None, number: int, shown: Cut | None = None) -> str:
@@ -372,80 +399,3 @@ def explains(cut: Cut, seen: SeenItems | None, number: int, shown: Cut | None = 
     elif seen is not None and seen.new[number]:
         known = ", which has not seen this item"
     return f"the final model at {at}{known}"
-
-
-def explained(
-    cut: Cut, one: Item, label: int | None = None, than: int | None = None, *, changes: bool = True
-) -> dict[str, Any]:
-    """Return the content of an item and why it gets its class: contributions of groups and words, and places."""
-    model, told, modality = cut.model, dict[str, Any](), MODALITIES[cut.model.modality]
-    if label is not None:
-        cut.check_class(label)
-    if model.n_groups not in model.heads:
-        return {"text": _pieces(one.load(), [])} if modality.readable else {}
-    why = model.explain(one)
-    wanted = model.classes.index(why.predicted) if label is None else label
-    than = None if than == wanted else than
-    terms = why.groups(wanted, than)
-    text = one.load() if modality.readable else ""
-    places: Any = why.places(wanted, than) if len(text) <= _MOST_MARKED else []
-    if modality.readable:
-        told["text"] = _pieces(text, places)
-    elif modality.pictured:
-        told |= _heat(places, one.load().shape, fades(model))
-    elif modality.rows:
-        told["columns"] = [[clean(place.name), place.value, place.weight] for place in places]
-    change = why.changes() if changes else None
-    if changes:
-        told["changes"] = None if change is None else _change(change)
-    if changes and modality.rows:
-        told["moves"] = [
-            {"name": clean(move.name), "value": move.value, "to": move.to, "becomes": clean(move.becomes)}
-            for move in why.moves()
-        ]
-    told["why"] = {
-        "predicted": clean(why.predicted),
-        "score": why.score,
-        "runner_up": clean(why.runner_up),
-        "runner_up_score": why.runner_up_score,
-        "margin": why.margin,
-        "of": wanted,
-        "than": than,
-        "of_score": why.score_of(wanted, than),
-        "intercept": why.intercept_of(wanted, than),
-        "groups": [
-            {"group": term.group, "name": clean(cut.title(term.group)), "contribution": term.contribution}
-            for term in terms[:_SHOWN_TERMS]
-        ],
-        "rest": float(sum(term.contribution for term in terms[_SHOWN_TERMS:])),
-        "n_rest": max(len(terms) - _SHOWN_TERMS, 0),
-        "words": [
-            {"name": f"word {term.word}" if term.name is None else clean(term.name), "contribution": term.contribution}
-            for term in why.words(wanted, than)[:_SHOWN_TERMS]
-        ],
-    }
-    return told
-
-
-def _change(change: Change) -> dict[str, Any]:
-    """Return the words without which an item gets another class."""
-    return {
-        "becomes": clean(change.becomes),
-        "words": [clean(one.name) for one in change.removed[:_SHOWN_TERMS]],
-        "n_words": len(change.removed),
-    }
-
-
-def _pieces(text: str, spans: Any) -> list[list[Any]]:
-    """Return a text in pieces with their marks; very long texts are cut off."""
-    held = [span for span in spans if span.end <= _MOST_TEXT]
-    pieces = marked_text(text[:_MOST_TEXT], held)
-    return [[clean(piece), mark] for piece, mark in [*pieces, *([("…", 0)] if len(text) > _MOST_TEXT else [])]]
-
-
-def _heat(patches: Any, shape: tuple[int, ...], smooth: bool) -> dict[str, Any]:
-    """Return the weights of patches, spread over the cells of a grid."""
-    height, width = shape[:2]
-    scale = _HEAT_CELLS / max(height, width)
-    heat = spread_weights(max(round(height * scale), 1), max(round(width * scale), 1), patches, scale, smooth=smooth)
-    return {"width": width, "height": height, "heat": [[float(f"{cell:.4g}") for cell in row] for row in heat.tolist()]}

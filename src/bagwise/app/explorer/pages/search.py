@@ -12,7 +12,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from bagwise.app.explorer.pages.items import check_number, excerpt, explained, explains
+from bagwise.app.explorer.explaining import explained
+from bagwise.app.explorer.pages.items import check_number, excerpt, explains
 from bagwise.app.explorer.python_lines import search_lines
 from bagwise.app.explorer.requests import MOST_ROWS, answer_json, answered, needed_number, number_or, reading, size_of
 from bagwise.app.explorer.workspace import Workspace

@@ -6,10 +6,12 @@ import { chooser } from "./edits.js";
 import { exporting } from "./export.js";
 import { classCounts } from "./figures.js";
 import { shared } from "./search.js";
-import { changes, explanation, heatPicture, shownContent, sum, sumFigure } from "./why.js";
+import { hint, live } from "./live.js";
+import { changes, explanation, heatPicture, shownContent, sumFigure } from "./why.js";
 
 const FILTERS = ["label", "predicted", "cluster", "right", "seen", "group", "at_least", "at_most", "which", "second", "m", "against", "selection", "find", "sort"];
 const PART = 60;
+const WAYS = [["words", "all words"], ["classes", "scores of classes"], ["groups", "groups"]];
 
 export async function show(facts, parameters) {
   if (!facts.items) return { content: [h("h1", {}, "Items"), h("p", { class: "lead" }, "No items are shown: start the explorer with an index, or with the location of items.")] };
@@ -167,17 +169,17 @@ async function one(facts, parameters, number) {
   const told = await api(`items/${encodeURIComponent(number)}`, { n, of: parameters.get("of"), than: parameters.get("than") });
   const picture = facts.modality === "images" ? `/api/items/${encodeURIComponent(number)}/picture?side=640` : null;
   const similar = h("ul", { class: "strip" });
-  if (facts.searchable) {
-    api(`items/${encodeURIComponent(number)}/similar`, { k: 12 }).then(({ hits }) => similar.replaceChildren(...hits.map((hit) => h("li", {}, cell({ ...hit, similarity: true }, facts.modality), shared(hit)))),
-      (error) => similar.replaceChildren(h("li", { class: "problem" }, error.message)));
-  }
+  const by = h("select", { "aria-label": "Similar by", onchange: () => similarBy(by.value) }, WAYS.filter(([name]) => facts.search_by.includes(name)).map(([name, text]) => h("option", { value: name }, text)));
+  const similarBy = (name) => api(`items/${encodeURIComponent(number)}/similar`, { n, k: 12, by: name }).then(({ hits }) => similar.replaceChildren(...hits.map((hit) => h("li", {}, cell({ ...hit, similarity: true }, facts.modality), shared(hit)))),
+    (error) => similar.replaceChildren(h("li", { class: "problem" }, error.message)));
+  if (facts.searchable) similarBy(by.value);
   const back = h("p", {}, h("a", { href: address("/items"), onclick: (event) => { if (history.length > 1) { event.preventDefault(); history.back(); } } }, "Back to the items"), " · ", h("a", { href: address("/map", { item: number }) }, "On the map"));
-  const content = shownContent(told, picture);
+  const content = shownContent(told, picture, true);
   return {
     content: [back, h("h1", { class: "itemname" }, told.id), h("p", { class: "lead" }, answered(told, n)),
       told.problem ? h("p", { class: "problem" }, told.problem) : null,
-      told.why ? explanation(told, facts.classes, content, [sum(told.why, facts.classes, (given) => go(changed(given), true), told.by_fold), changes(told)]) : content,
-      facts.searchable ? h("section", {}, h("h2", {}, "Similar items"), h("p", {}, h("a", { href: address("/search", { like: number }) }, "Search with this item as the query")), similar) : null,
+      told.why ? explanation(told, facts.classes, content, [live(facts, told, content, number, (given) => go(changed(given), true)), changes(told), h("p", { class: "small" }, hint(facts))]) : content,
+      facts.searchable ? h("section", {}, h("h2", {}, "Similar items"), h("p", { class: "tools" }, by.options.length > 1 ? h("label", {}, "by ", by) : null, h("a", { href: address("/search", { like: number }) }, "Search with this item as the query")), similar) : null,
       exporting("items", exported(facts, told, content))].filter(Boolean),
   };
 }

@@ -39,7 +39,7 @@ function draw(element, { text, heat, columns }) {
 }
 
 /** Darken what is not in the group. */
-function paint(canvas, heat) {
+export function paint(canvas, heat) {
   const largest = Math.max(...heat.flat(), 1e-12);
   const pen = canvas.getContext("2d");
   const pixels = pen.createImageData(canvas.width, canvas.height);

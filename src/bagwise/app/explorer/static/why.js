@@ -6,22 +6,23 @@ import { flattened } from "./export.js";
 import { barsFigure } from "./figures.js";
 
 /** The content of an item with weights: a text with marked words, an image with a heat map, or columns. */
-export function shownContent(told, picture) {
-  if (told.text) return h("p", { class: "text" }, marks(told.text));
-  if (told.columns) return columns(told.columns);
+export function shownContent(told, picture, editable = false) {
+  if (told.text) return h("div", {}, h("p", { class: "text" }, marks(told.text)));
+  if (told.columns) return columns(told.columns, editable);
   if (picture) return heatMap(told, picture);
   return null;
 }
 
 function marks(pieces) {
-  return pieces.map(([text, mark]) => (mark ? h("mark", { class: `${mark < 0 ? "against" : "for"} s${Math.abs(mark)}` }, text) : text));
+  return pieces.map(([text, mark, group]) => (mark ? h("mark", { class: `${mark < 0 ? "against" : "for"} s${Math.abs(mark)}`, "data-group": group ?? null }, text) : group === null || group === undefined ? text : h("span", { "data-group": group }, text)));
 }
 
-function columns(all) {
+function columns(all, editable) {
+  const value = (name, number) => (editable ? h("input", { type: "number", step: "any", class: "number", "data-column": name, "aria-label": `Value of ${name}`, value: String(Number(number.toPrecision(6))) }) : String(Number(number.toPrecision(6))));
   const sorted = [...all].sort((a, b) => Math.abs(b[2]) - Math.abs(a[2])).slice(0, 40);
   const largest = Math.max(...sorted.map(([, , weight]) => Math.abs(weight)), 0);
   return h("div", { class: "scroll" }, h("table", { class: "weights wide" }, h("thead", {}, h("tr", {}, ["column", "value", "", "adds"].map((name) => h("th", { scope: "col" }, name)))),
-    h("tbody", {}, sorted.map(([name, value, weight]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, String(Number(value.toPrecision(6)))), h("td", {}, bar(weight, largest)), h("td", {}, signed(weight)))))));
+    h("tbody", {}, sorted.map(([name, number, weight, group]) => h("tr", { "data-group": group ?? null }, h("th", { scope: "row" }, name), h("td", {}, value(name, number)), h("td", {}, bar(weight, largest)), h("td", {}, signed(weight)))))));
 }
 
 function heatMap(told, picture) {
@@ -58,16 +59,17 @@ export function explanation(told, classes, content, terms) {
 }
 
 /** The sum: intercept, groups, the rest, and the score. `explain` shows it for another class, or less the score of one. */
-export function sum(why, classes, explain, byFold = false) {
+export function sum(why, classes, explain, byFold = false, { tick = () => null, over = () => ({}), n = null } = {}) {
   const largest = Math.max(Math.abs(why.intercept), Math.abs(why.rest), ...why.groups.map((one) => Math.abs(one.contribution)));
-  const row = (name, value, total = false) => h("tr", { class: total ? "total" : null }, h("th", { scope: "row" }, name), h("td", {}, total ? "" : bar(value, largest)), h("td", {}, total ? value.toPrecision(3) : signed(value)));
+  const patches = (one) => (one.has_patches && n !== null ? h("img", { class: "patches row", src: `/api/groups/${one.group}/patches?n=${n}`, alt: "", loading: "lazy" }) : null);
+  const row = (name, value, total = false, attributes = {}) => h("tr", { class: total ? "total" : null, ...attributes }, h("th", { scope: "row" }, name), h("td", {}, total ? "" : bar(value, largest)), h("td", {}, total ? value.toPrecision(3) : signed(value)));
   return h("div", {},
     h("p", {}, `${byFold ? "A model that has not seen this item" : "The final model"} says `, h("strong", {}, why.predicted), ` with the score ${why.score.toPrecision(3)}; then ${why.runner_up} with ${why.runner_up_score.toPrecision(3)}. The answer changes when the difference of ${why.margin.toPrecision(3)} is lost.`),
     explain ? h("p", { class: "tools" }, choice("Score of ", classes, why.of, (of) => explain({ of, than: why.than ?? "none" })),
       choice("less that of ", classes, why.than, (than) => explain({ of: why.of, than }), "nothing")) : null,
     h("table", { class: "weights sum" }, h("caption", { class: "unseen" }, "What the score is the sum of"), h("tbody", {},
       row("intercept", why.intercept),
-      why.groups.map((one) => row(byFold ? one.name : h("a", { href: address("/groups", { group: one.group }) }, one.name), one.contribution)),
+      why.groups.map((one) => row([tick(one), h("a", { href: address("/groups", { group: one.group }) }, one.name), patches(one)], one.contribution, false, over(one.group))),
       why.n_rest ? row(plural(why.n_rest, "other group"), why.rest) : null,
       row(why.than === null ? "score" : "difference", why.of_score, true))));
 }
