@@ -254,13 +254,6 @@ MERGING = [
         "merging/test_pooling.py",
     ),
     Mutant(
-        "pooling: weights hold for the first cell of a pyramid only",
-        "merging/pooling.py",
-        "weights = None if weights is None else np.tile(weights, n_cells)",
-        "weights = None if weights is None else np.tile(np.ones_like(weights), n_cells)",
-        "merging/test_pooling.py",
-    ),
-    Mutant(
         "names of groups: equal names stay equal",
         "merging/naming.py",
         "        while name in names:\n",

@@ -124,17 +124,6 @@ def test_unknown_poolings_are_named():
         pool(np.ones((1, 2)), np.array([0, 0]), 1, "meen")
 
 
-@pytest.mark.parametrize("pooling", POOLINGS)
-@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
-def test_cells_are_pooled_alike(pooling, form):
-    rng = np.random.default_rng(0)
-    X, labels = rng.poisson(1.0, (5, 3 * 8)).astype(float), np.array([0, 1, 0, 2, 1, 0, 2, 0])
-    how = {"weights": rng.choice([-1, 1], 8).astype(np.int8), "sizes": np.array([7, 2, 5])}
-    whole = pool(form(X), labels, 3, pooling, n_cells=3, **how)
-    parts = [pool(X[:, cell : cell + 8], labels, 3, pooling, **how) for cell in (0, 8, 16)]
-    np.testing.assert_array_equal(whole.toarray() if sp.issparse(whole) else whole, np.hstack(parts))
-
-
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("n_groups", [3, 90, 300])
 def test_a_row_alone_is_pooled_to_the_same_bits_as_among_others(dtype, n_groups):

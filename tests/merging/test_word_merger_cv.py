@@ -73,25 +73,19 @@ def test_rules(scores, rule, chosen):
     assert PathScores(np.array([2, 5, 9]), np.array(scores), np.zeros(len(scores))).choose(rule) == chosen
 
 
-def test_the_path_gives_errors_and_predictions(data):
-    """Cells of a pyramid are grouped alike; the hierarchy is that of other data, if they are given."""
+def test_the_path_gives_errors(data):
     X, y = data
-    cells = np.hstack([X, X[::-1]])
-    model, seen = KNeighborsClassifier(3), []
-    splits = list(StratifiedKFold(3).split(X, y))
+    model, splits = KNeighborsClassifier(3), list(StratifiedKFold(3).split(X, y))
     path = score_path(
-        sp.csr_array(cells), y, (4, 60), merger=WordMerger(criterion="aib"), estimator=model, splits=splits,
-        merge_on=X, n_cells=2, n_jobs=2, progress=lambda done, total: seen.append((done, total)),
+        sp.csr_array(X), y, (4, 60), merger=WordMerger(criterion="aib"), estimator=model, splits=splits,
+        scorer=lambda fitted, X, y: fitted.score(X, y), n_jobs=2,
     )  # fmt: skip
-    assert seen == [(0, 3), (1, 3), (2, 3), (3, 3)]
     for k, size in enumerate((4, 60)):
         errors = []
         for train, test in splits:
             merger = WordMerger(size, criterion="aib").fit(X[train], y[train])
-            both = np.hstack([merger.transform(cells[:, :60]), merger.transform(cells[:, 60:])])
-            predicted = model.fit(both[train], y[train]).predict(both[test])
-            np.testing.assert_array_equal(path.predicted[k, test], predicted)
-            errors.append(np.mean(predicted != y[test]))
+            grouped = merger.transform(X)
+            errors.append(np.mean(model.fit(grouped[train], y[train]).predict(grouped[test]) != y[test]))
         np.testing.assert_allclose(path.errors[k], np.mean(errors))
         np.testing.assert_allclose(path.standard_errors[k], np.std(errors, ddof=1) / np.sqrt(3))
 
@@ -139,7 +133,7 @@ def test_differences_are_of_samples_where_scores_are_accuracies(data):
     splits = [*KFold(3).split(X), *KFold(4).split(X)]
     path, scored = (
         score_path(X, y, sizes, merger=WordMerger(), estimator=model, splits=splits, scorer=scorer, predict=True)
-        for scorer in (None, lambda fitted, X, y: fitted.score(X, y) / 2)
+        for scorer in (KNeighborsClassifier.score, lambda fitted, X, y: fitted.score(X, y) / 2)
     )
     right = np.zeros((2, len(y), len(sizes)))
     for k, (train, test) in enumerate(splits):

@@ -105,13 +105,13 @@ class WordWeighting:
         """Whether histograms stay as they are."""
         return self.term == "count" and self.weights is None and self.norm is None and self.shift is None
 
-    def apply(self, X: Any, n_cells: int = 1) -> Any:
-        """Return weighted histograms in float64, dense or CSR as X of shape (n_items, n_cells * n_words)."""
+    def apply(self, X: Any) -> Any:
+        """Return weighted histograms in float64, dense or CSR as X, which has all words once for each cell."""
         if self.is_identity:
             return X
         result = _tidy(X).astype(np.float64)  # a copy
         if self.shift is not None and self.shift.any():
-            result = (result.toarray() if hasattr(result, "indptr") else result) - np.tile(self.shift, n_cells)
+            result = (result.toarray() if hasattr(result, "indptr") else result) - _tiled(self.shift, X)
         values = result.data if hasattr(result, "indptr") else result
         if self.term == "sqrt":
             values[...] = np.copysign(np.sqrt(np.abs(values)), values)
@@ -119,11 +119,16 @@ class WordWeighting:
             sizes = np.abs(values)
             values[...] = np.where(sizes > 1, np.copysign(1 + np.log(np.maximum(sizes, 1)), values), values)
         if self.weights is not None:
-            weights = np.tile(self.weights, n_cells)
+            weights = _tiled(self.weights, X)
             values *= weights[result.indices] if hasattr(result, "indptr") else weights
         if self.norm is None:
             return result
-        return _normalize_each(result, self.norm, np.tile(_numbered(self.vocabularies), n_cells))
+        return _normalize_each(result, self.norm, _tiled(_numbered(self.vocabularies), X))
+
+
+def _tiled(of_words: NDArray[Any], X: Any) -> NDArray[Any]:
+    """Repeat numbers of words for each cell that a matrix has columns of."""
+    return np.tile(of_words, X.shape[1] // max(len(of_words), 1))
 
 
 def _tidy(X: Any) -> Any:

@@ -30,7 +30,6 @@ class PathScores:
     sizes: NDArray[np.int64]  # numbers of groups, ascending
     scores: NDArray[np.float64]  # folds x sizes: accuracy, or what the scorer gave; higher is better
     merge_times: NDArray[np.float64] | None = None  # seconds spent on each fold's hierarchy
-    predicted: NDArray[Any] | None = None  # sizes x samples: predictions for labelled samples when they were held out
     right: NDArray[np.float64] | None = None  # samples x sizes: mean over their folds, NaN where in none; None: unknown
 
     @property
@@ -73,17 +72,13 @@ def score_path(
     merger: WordMerger,
     estimator: Any,
     splits: Sequence[tuple[NDArray[np.intp], NDArray[np.intp]]],
-    scorer: Callable[..., float] | None = None,
+    scorer: Callable[..., float],
     predict: bool = False,
-    merge_on: Any = None,
-    n_cells: int = 1,
     labelled: NDArray[np.bool_] | None = None,
     merge_params: Mapping[str, Any] | None = None,
     fit_params: Mapping[str, Any] | None = None,
     score_params: Mapping[str, Any] | None = None,
     n_jobs: int | None = None,
-    progress: Callable[[int, int], Any] | None = None,
-    observe: Callable[[int, NDArray[np.intp], Any], None] | None = None,
 ) -> PathScores:
     """Cross-validate an estimator on merged words at several sizes.
 
@@ -93,41 +88,33 @@ def score_path(
 
     Parameters
     ----------
-    X : ndarray or CSR matrix of shape (n_samples, n_cells * n_words)
-        Checked histograms; the words of the first cell come first, and words are grouped in the same way in each.
+    X : ndarray or CSR matrix of shape (n_samples, n_words)
+        Checked histograms.
     sizes : sequence of int
         Numbers of groups, ascending.
     splits : sequence of (train, test)
         Indices of the samples of each fold.
-    scorer : callable, default=None
-        Called as ``scorer(fitted, X, y, **score_params)``. None: accuracy.
+    scorer : callable
+        Called as ``scorer(fitted, X, y, **score_params)``.
     predict : bool, default=False
-        Whether to return the predictions for the test samples.
-    merge_on : ndarray or CSR matrix of shape (n_samples, n_words), default=None
-        What hierarchies are found on. None: X.
+        Whether to predict as well, for `PathScores.right`: known if scores are accuracies.
     labelled : ndarray of bool, shape (n_samples,), default=None
         Samples whose label is known. The others are used for merging only. None: all.
     merge_params, fit_params, score_params : mapping, default=None
         Metadata for the `fit` of merger and estimator and for the scorer. Arrays of one entry per sample are split.
     n_jobs : int, default=None
         Number of threads; each takes whole folds.
-    progress : callable, default=None
-        Called as ``progress(n_done, n_folds)``, first with ``n_done=0``.
-    observe : callable, default=None
-        Called with the number of a size, test samples, and the decision function of the estimator for them.
     """
     sizes = np.asarray(sizes, dtype=np.int64)
-    merge_on = X if merge_on is None else merge_on
     known = np.ones(X.shape[0], dtype=np.bool_) if labelled is None else labelled
     scores = np.empty((len(splits), len(sizes)))
     merge_times = np.empty(len(splits))
-    predicted = np.empty((len(sizes), len(y)), dtype=y.dtype) if predict or scorer is None else None
-    right: list[Any] = [None] * len(splits)
+    right: list[tuple[NDArray[np.intp], NDArray[np.bool_]] | None] = [None] * len(splits)
 
     def run(fold: int, train: NDArray[np.intp], test: NDArray[np.intp]) -> None:
         started = time.perf_counter()
-        own = _check_method_params(merge_on, merge_params or {}, indices=train)
-        merged = clone(merger).fit(merge_on[train], y[train], **own)
+        of_train = _check_method_params(X, merge_params or {}, indices=train)
+        merged = clone(merger).fit(X[train], y[train], **of_train)
         hierarchy, weights = merged.hierarchy_, merged._weights()
         merge_times[fold] = time.perf_counter() - started
         train, test = train[known[train]], test[known[test]]
@@ -138,36 +125,24 @@ def score_path(
             for params, part in ((fit_params, train), (score_params, test))
         )
         X_train, X_test = X[train], X[test]
+        answered = np.empty((len(test), len(sizes)), np.bool_)
         for k, size in enumerate(sizes.tolist()):
             labels = hierarchy.cut(size)
-            grouped = [
-                pool(part, labels, size, merger.pooling, n_cells=n_cells, **weights) for part in (X_train, X_test)
-            ]
+            grouped = [pool(part, labels, size, merger.pooling, **weights) for part in (X_train, X_test)]
             model = clone(estimator).fit(grouped[0], y_train, **fitting)
-            if predicted is not None:
-                predicted[k, test] = model.predict(grouped[1])
-            if observe is not None:
-                observe(k, test, model.decision_function(grouped[1]))
-            if scorer is not None:
-                scores[fold, k] = scorer(model, grouped[1], y_test, **scoring)
-        if predicted is not None:
-            right[fold] = test, (predicted[:, test] == y_test).T
-            if scorer is None:
-                scores[fold] = right[fold][1].mean(axis=0)
+            scores[fold, k] = scorer(model, grouped[1], y_test, **scoring)
+            if predict:
+                answered[:, k] = model.predict(grouped[1]) == y_test
+        right[fold] = (test, answered) if predict else None
 
-    if progress is not None:
-        progress(0, len(splits))
     # compiled code, liblinear and libsvm release the GIL; results are written to shared arrays
     n_threads = min(effective_n_jobs(n_jobs), len(splits))
-    threads = Parallel(n_threads, require="sharedmem", return_as="generator_unordered")
-    tasks = (delayed(run)(fold, *parts) for fold, parts in enumerate(splits))
-    for done, _ in enumerate(threads(tasks), 1):
-        if progress is not None:
-            progress(done, len(splits))
-    accuracy = predicted is not None and all(
-        np.allclose(own.mean(axis=0), score) for (_, own), score in zip(right, scores, strict=True)
+    Parallel(n_threads, require="sharedmem")(delayed(run)(fold, *parts) for fold, parts in enumerate(splits))
+    known_right = [one for one in right if one is not None]
+    accuracy = predict and all(
+        np.allclose(of_fold.mean(axis=0), score) for (_, of_fold), score in zip(known_right, scores, strict=True)
     )
-    return PathScores(sizes, scores, merge_times, predicted, right_of_samples(right, len(y)) if accuracy else None)
+    return PathScores(sizes, scores, merge_times, right_of_samples(known_right, len(y)) if accuracy else None)
 
 
 def right_of_samples(
@@ -178,7 +153,7 @@ def right_of_samples(
     `right` has the samples that each fold tested, and whether it was right, of shape (n_tested, n_sizes).
     """
     sums, n_folds = np.zeros((n_samples, right[0][1].shape[1])), np.zeros((n_samples, 1))
-    for test, own in right:
-        sums[test] += own
+    for test, of_fold in right:
+        sums[test] += of_fold
         n_folds[test] += 1
     return np.divide(sums, n_folds, where=n_folds > 0, out=np.full_like(sums, np.nan))

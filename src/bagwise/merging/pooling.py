@@ -37,22 +37,13 @@ def pool(
     weights: NDArray[Any] | None = None,
     shift: NDArray[np.float64] | None = None,
     sizes: NDArray[np.int64] | None = None,
-    n_cells: int = 1,
 ) -> Any:
     """Add up the words of each group: dense to dense, CSR to CSR, float32 stays float32; on a device if X is there.
 
-    The result, of shape (n_samples, n_cells * n_groups), holds sums, or with "mean" and "sqrt" the sums divided by the
+    The result, of shape (n_samples, n_groups), holds sums, or with "mean" and "sqrt" the sums divided by the
     size of the group or its square root. `labels` is the group of each word, `weights` its factor, `shift` what is
     subtracted from its values before, `sizes` what counts as the size of each group; by default its number of words.
-    Columns of X are the words of the first cell of a spatial pyramid, of the second and so on, grouped in the same way
-    in each of the `n_cells` cells.
     """
-    if n_cells > 1:
-        labels = (np.arange(n_cells)[:, np.newaxis] * n_groups + labels).ravel()
-        n_groups *= n_cells
-        weights = None if weights is None else np.tile(weights, n_cells)
-        shift = None if shift is None else np.tile(shift, n_cells)
-        sizes = None if sizes is None else np.tile(sizes, n_cells)
     if X.shape[1] != len(labels):
         raise BagwiseError(f"X has {X.shape[1]} words, but there are groups for {len(labels)}.")
     if is_on_device(X):

@@ -103,10 +103,12 @@ def test_criteria_merge_vocabularies_by_themselves(colored, fit, criterion):
 @pytest.mark.parametrize("criterion", ["aib", "csm"])
 def test_cross_validation_merges_as_the_fit_does(fit, criterion):
     options = FitOptions(**SMALL, criterion=criterion)
-    method = choose_method(options, "images", 2, fit.data.vocabularies)
+    method = choose_method(options, "images", 2, fit.data.layout.vocabularies)
     whole = fit.data.whole()
     X = method.merging_input(whole, choose_weighting(method, whole).apply(whole))
-    found = learn_rows(Rows.here(X, X, X, fit.codes, fit.data.collection.ids), [], method, options).hierarchy
+    found = learn_rows(
+        Rows.here(X, X, X, fit.codes, fit.data.collection.ids, fit.data.layout), [], method, options
+    ).hierarchy
     assert found == run_fit(fit.data.collection, options).model.hierarchy
 
 

@@ -14,6 +14,7 @@ from bagwise.app.training.learning import learn_rows
 from bagwise.app.training.method import choose_method, choose_weighting
 from bagwise.app.training.rows import Rows
 from bagwise.codebooks.normalizing import WordWeighting, normalize_rows
+from bagwise.codebooks.pyramids import WordLayout
 from bagwise.criteria import Clusters
 from bagwise.errors import OptionError
 from bagwise.merging.pooling import pool
@@ -28,7 +29,9 @@ def test_items_of_several_vocabularies_are_clustered_once():
     method = choose_method(FitOptions(random_state=3), "images", 0, (12, 8))
     codes = method.clusterings(X).codes(X)
     apart = [merge_words(X[:, part], criterion=Clusters(clusterings=codes)) for part in (slice(12), slice(12, 20))]
-    merged = learn_rows(Rows.here(X, X, X, None, range(60)), [], method, FitOptions()).hierarchy
+    merged = learn_rows(
+        Rows.here(X, X, X, None, range(60), WordLayout(X.shape[1:])), [], method, FitOptions()
+    ).hierarchy
     assert merged == Hierarchy.interleave(apart)
     louder = X * np.repeat([50.0, 1.0], [12, 8])
     np.testing.assert_array_equal(method.clusterings(louder).codes(louder), codes)
@@ -88,8 +91,9 @@ def test_groups_follow_a_classifier_on_all_words(n_classes, n_cells):
     """With all words it is that classifier; sums over items of merged groups are taken from those of finer groups."""
     counts, codes = counted(n_classes, d=40 * n_cells)
     X = WordWeighting("sqrt", None, "l2").apply(counts)
-    whole = sum(X[:, 40 * k : 40 * (k + 1)] for k in range(n_cells))
-    rows = Rows.here(X, X if n_cells == 1 else whole, whole, codes, range(len(codes)), n_cells)
+    whole = sum(X[:, 40 * k : 40 * (k + 1)] for k in range(n_cells))  # the sum of the cells of the first grid
+    layout = WordLayout((40,), ((1, n_cells),))
+    rows = Rows.here(X, X if n_cells == 1 else whole, whole, codes, range(len(codes)), layout)
     method = choose_method(FitOptions(criterion="classifier"), "images", n_classes)
     learned = learn_rows(rows, [2, 7, 20, 40], method, FitOptions())
     svm = LinearSVC(dual=False, random_state=0, max_iter=3000).fit(X, codes)
@@ -100,7 +104,7 @@ def test_groups_follow_a_classifier_on_all_words(n_classes, n_cells):
         labels = learned.hierarchy.cut(size)
         spread = (np.arange(n_cells)[:, None] * size + labels).ravel()
         start = mean_weights(teacher, spread, n_cells * size)[0]
-        coef, intercept = group_weights(pool(X, labels, size, n_cells=n_cells), teacher.scores(X), start)
+        coef, intercept = group_weights(pool(X, spread, n_cells * size), teacher.scores(X), start)
         np.testing.assert_allclose(learned.heads[size].coef[-len(coef) :], coef, atol=1e-5)
         np.testing.assert_allclose(learned.heads[size].intercept[-len(coef) :], intercept, atol=1e-5)
 
@@ -118,7 +122,9 @@ def test_folds_are_fits_of_the_items_they_do_not_test(criterion, tmp_path):
         assert again.hierarchy == fold.learned.hierarchy
         assert again.heads == fold.learned.heads
         for k, size in enumerate(sizes):
-            grouped = group_features(rows.weighted[fold.test], again.hierarchy.cut(size), size, 1, method.normalize)
+            grouped = group_features(
+                rows.weighted[fold.test], again.hierarchy.cut(size), size, rows.layout, method.normalize
+            )
             answers = again.heads[size].scores(grouped).argmax(axis=1)
             np.testing.assert_array_equal(fit.held_out[k, fold.test], answers)
 

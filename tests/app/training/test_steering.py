@@ -59,7 +59,7 @@ def fit(request, tmp_path_factory):
 
 
 def steering_of(fit, model=None):
-    words = fit.model.weighting.apply(fit.data.histograms, fit.data.n_cells)
+    words = fit.model.weighting.apply(fit.data.histograms)
     return Steering(fit.model if model is None else model, FoldModels.of(fit.folds, words.shape[0]), words, fit.codes)
 
 
@@ -101,7 +101,7 @@ def slow_edits(model, edits, own):
 
 
 def dense_words(fit):
-    words = fit.model.weighting.apply(fit.data.histograms, fit.data.n_cells)
+    words = fit.model.weighting.apply(fit.data.histograms)
     return words.toarray() if sp.issparse(words) else words
 
 
@@ -318,7 +318,7 @@ def test_folds_in_a_file_are_those_of_the_fit(fit, tmp_path):
         assert folds.heads[k] == {n: fold.learned.heads[n] for n in folds.sizes}
         assert folds.statistics[k] == fold.learned.statistics
     edited = fit.model.apply([{"edit": "join", "n_groups": fit.model.n_groups, "groups": [0, 1]}])
-    words = fit.model.weighting.apply(fit.data.histograms, fit.data.n_cells)
+    words = fit.model.weighting.apply(fit.data.histograms)
     one, other = (Steering(edited, some, words, fit.codes).measure(edited) for some in (index.folds, folds))
     assert (one.error, one.standard_error, one.protocol) == (other.error, other.standard_error, other.protocol)
 

@@ -170,7 +170,7 @@ def _weighted(index: ItemIndex, histograms: Any) -> Any:
 
     model = index.model
     if model.column_shift is not None:
-        return model.weighting.apply(histograms, model.layout.n_cells)
+        return model.weighting.apply(histograms)
     return weighted_words(model, histograms) if model.norm == "l2" else word_frequencies(model, histograms)
 
 

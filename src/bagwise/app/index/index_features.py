@@ -85,7 +85,7 @@ def weighted_words(model: Model, histograms: Any) -> Any:
     """Return weighted words, with unit norm over all vocabularies that an item has words of."""
     given = as_histograms(above_shift(model, histograms), model.layout.n_columns)
     if model.norm == "l2":
-        return model.weighting.apply(given, model.layout.n_cells) / np.sqrt(len(model.layout.vocabularies))
+        return model.weighting.apply(given) / np.sqrt(len(model.layout.vocabularies))
     return normalize_rows(word_frequencies(model, given), "power")
 
 
@@ -94,7 +94,7 @@ def word_frequencies(model: Model, histograms: Any) -> Any:
     given = as_histograms(above_shift(model, histograms), model.layout.n_columns)
     weights = model.weighting.weights if model.term == "count" else None
     plain = WordWeighting("count", weights, "l1", model.layout.vocabularies, model.column_shift)
-    return plain.apply(given, model.layout.n_cells) / len(model.layout.vocabularies)
+    return plain.apply(given) / len(model.layout.vocabularies)
 
 
 def class_scores(model: Model, histograms: Any) -> NDArray[np.float64]:

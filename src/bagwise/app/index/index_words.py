@@ -141,7 +141,7 @@ class IndexedWords:
                 parts.append(normalize_features(sp.csr_array(sums), steps))
             else:
                 words = self._undone(block.rows()[:, : self.n_columns])
-                parts.append(group_features(words, model.lookup, model.n_groups, model.layout.n_cells, steps))
+                parts.append(group_features(words, model.lookup, model.n_groups, model.layout, steps))
         if all(isinstance(part, np.ndarray) for part in parts):
             return np.concatenate([np.zeros((0, model.layout.width(model.n_groups)), np.float32), *parts])
         return sp.csr_array(sp.vstack([sp.csr_array(part) for part in parts]))
@@ -207,7 +207,7 @@ class CountedWords:
 
     def words(self, chosen: NDArray[np.bool_]) -> Any:
         """Return the weighted words of some items, shape (n_chosen, n_cells * d)."""
-        return self.model.weighting.apply(self.histograms[np.flatnonzero(chosen)], self.model.layout.n_cells)
+        return self.model.weighting.apply(self.histograms[np.flatnonzero(chosen)])
 
     def spread(self, model: Model) -> NDArray[np.float64]:
         """Return the standard deviation of each feature of a cut of the model."""

@@ -243,7 +243,7 @@ def _values(index: ItemIndex, items: Sequence[Any]) -> tuple[tuple[str, ...], li
     names = index.model.word_names or [f"x{k}" for k in range(n_words)]
     chosen = np.arange(n_words)
     if n_words > _MOST_COLUMNS:
-        weighted = index.model.weighting.apply(np.array([row for row in known if row is not None]), 1)
+        weighted = index.model.weighting.apply(np.array([row for row in known if row is not None]))
         common = np.asarray(weighted[:1] * weighted[1:]).sum(axis=0)
         chosen = np.sort(np.argsort(-common, kind="stable")[:_MOST_COLUMNS])
     rows = [() if row is None else tuple(row[chosen].tolist()) for row in known]

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from bagwise.app.modalities.histograms import Histograms, WordSample, as_histograms
 from bagwise.app.modalities.steps import StepCache
+from bagwise.codebooks.pyramids import WordLayout
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import NothingReadError, Skipped
 
@@ -51,16 +52,16 @@ def group_features(
     histograms: Any,
     labels: NDArray[np.int64],
     n_groups: int,
-    n_cells: int,
+    layout: WordLayout,
     normalize: Any,
     weighting: WordWeighting | None = None,
 ) -> Any:
     """Weight words, sum those of each group, cell by cell, and normalise the rows by steps of `BagNormalizer`.
 
-    From a dense or CSR array of shape (n_items, n_cells * n_words) to one of float32 and shape (n_items, n_cells *
-    n_groups); `labels` has the group of each word.
+    From a dense or CSR array of shape (n_items, n_columns) to one of float32 and shape (n_items, n_cells * n_groups);
+    `labels` has the group of each word.
 
-    >>> group_features(np.array([[2.0, 1.0, 1.0]]), np.array([0, 1, 1]), 2, 1, ("l1",))
+    >>> group_features(np.array([[2.0, 1.0, 1.0]]), np.array([0, 1, 1]), 2, WordLayout((3,)), ("l1",))
     array([[0.5, 0.5]], dtype=float32)
     """
     import scipy.sparse as sp
@@ -71,12 +72,15 @@ def group_features(
         n, d = histograms.shape  # shifted zeros are none: the words of a few items at a time are dense
         batches = [slice(start, start + max(1, _MOST_VALUES // d)) for start in range(0, n, max(1, _MOST_VALUES // d))]
         parts = [
-            group_features(histograms[batch].toarray(), labels, n_groups, n_cells, normalize, weighting)
+            group_features(histograms[batch].toarray(), labels, n_groups, layout, normalize, weighting)
             for batch in batches
         ]
-        return sp.vstack([sp.csr_array((0, n_cells * n_groups), dtype=np.float32), *map(sp.csr_array, parts)], "csr")
-    weighted = histograms if weighting is None else weighting.apply(histograms, n_cells)
-    return normalize_features(pool(weighted, labels, n_groups, n_cells=n_cells), normalize)
+        return sp.vstack(
+            [sp.csr_array((0, layout.width(n_groups)), dtype=np.float32), *map(sp.csr_array, parts)], "csr"
+        )
+    weighted = histograms if weighting is None else weighting.apply(histograms)
+    pooled = pool(weighted, layout.over_cells(labels, n_groups), layout.width(n_groups))
+    return normalize_features(pooled, normalize)
 
 
 def normalize_features(grouped: Any, normalize: Any) -> Any:
@@ -128,6 +132,11 @@ class Vectorizer(ABC):
     modality: str
     n_words: int  # size of the vocabulary
     stages: ClassVar[tuple[str, ...]] = ("describing", "learning words", "counting words")  # of a fit, in its timings
+
+    @property
+    def layout(self) -> WordLayout:
+        """The columns of histograms."""
+        return WordLayout((self.n_words,))
 
     def fit_transform(self, X: Any, **options: Any) -> Histograms:
         """Learn the vocabulary from all items of X, and count its words; see `Run` for options."""

@@ -22,7 +22,7 @@ from bagwise.app.modalities.vectorizers import Part, Run, Vectorizer, sampled_it
 from bagwise.app.modalities.visual import checked_assignments, checked_descriptors
 from bagwise.bags import Bags
 from bagwise.codebooks.batches import batches_of_width
-from bagwise.codebooks.pyramids import n_cells
+from bagwise.codebooks.pyramids import WordLayout
 from bagwise.descriptors.base import describe_items
 from bagwise.errors import BagwiseError
 from bagwise.sources.collection import Collection
@@ -81,6 +81,11 @@ class VisualVectorizer(Vectorizer):
         self.fewer = fewer
         self.n_components = n_components
         self.random_state = random_state
+
+    @property
+    def layout(self) -> WordLayout:
+        """The words of each vocabulary in each cell of the pyramid: the columns of histograms."""
+        return WordLayout(self.vocabularies, self.pyramid)
 
     def _settings(self) -> dict[str, Any] | None:
         if not self.descriptors or not isinstance(self.random_state, Integral):
@@ -370,7 +375,7 @@ class _Counting:
                 pooled(bags, encoder, "sum", pyramid, True, self._n_threads)
                 for bags, encoder in zip(batch, self._vectorizer._encoders, strict=True)
             ]
-            part = _side_by_side(counts, self._vectorizer.vocabularies, n_cells(pyramid))
+            part = _side_by_side(counts, self._vectorizer.layout)
             for k in range(len(batch[0])) if self._wanted else ():
                 if self._kept is not None and self._kept[self.n_rows + k] in self._wanted:
                     self._sample(batch, k)
@@ -397,7 +402,7 @@ class _Counting:
         """Return the histograms of all batches."""
         import scipy.sparse as sp
 
-        none = sp.csr_array((0, n_cells(self._vectorizer.pyramid) * self._vectorizer.n_words), dtype=np.float32)
+        none = sp.csr_array((0, self._vectorizer.layout.n_columns), dtype=np.float32)
         matrix = sp.csr_array(sp.vstack(self._parts, format="csr")) if self._parts else none
         kept = np.arange(matrix.shape[0]) if self._kept is None else np.array(self._kept, np.intp)
         return Histograms(matrix, kept, tuple(skipped), self._samples)
@@ -432,21 +437,20 @@ def _few_of_each(bags: Bags, keys: NDArray[np.float64]) -> Bags:
     return Bags(np.asarray(bags.values[rows]), np.concatenate([[0], ends]), dtype=None)
 
 
-def _side_by_side(counts: Sequence[Any], sizes: Sequence[int], cells: int) -> Any:
-    """Put histograms of several vocabularies side by side in each cell; CSR arrays of shape (n_items, cells * size).
+def _side_by_side(counts: Sequence[Any], layout: WordLayout) -> Any:
+    """Put histograms of several vocabularies side by side in each cell; CSR arrays of shape (n_items, n_cells * size).
 
     >>> import scipy.sparse as sp
     >>> one, other = sp.csr_array([[1, 2, 3, 4]]), sp.csr_array([[8, 9]])
-    >>> _side_by_side([one, other], (2, 1), 2).toarray()
+    >>> _side_by_side([one, other], WordLayout((2, 1), ((1, 2),))).toarray()
     array([[1, 2, 8, 3, 4, 9]])
     """
     import scipy.sparse as sp
 
     if len(counts) == 1:
         return counts[0]
-    total, first, parts = sum(sizes), 0, []
-    for part, size in zip(counts, sizes, strict=True):
-        columns = part.indices // size * total + first + part.indices % size
-        parts.append(sp.csr_array((part.data, columns, part.indptr), shape=(part.shape[0], cells * total)))
-        first += size
+    parts = []
+    for part, size, words in zip(counts, layout.vocabularies, layout.slices, strict=True):
+        columns = part.indices // size * layout.n_words + words.start + part.indices % size
+        parts.append(sp.csr_array((part.data, columns, part.indptr), shape=(part.shape[0], layout.n_columns)))
     return sum(parts[1:], start=parts[0])

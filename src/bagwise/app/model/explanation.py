@@ -327,7 +327,7 @@ def explain(model: Model, X: Any, n_jobs: int | None = None) -> list[Explanation
     features = _dense(model.group(histograms))
     scores = head.scores(features)
     probable = model.probabilities(scores).max(axis=1) if model.n_groups in model.calibration else None
-    weighted = model.weighting.apply(histograms, model.layout.n_cells)
+    weighted = model.weighting.apply(histograms)
     names = tuple(map(str, model.group_names()))
     return [
         Explanation(

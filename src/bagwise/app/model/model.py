@@ -367,7 +367,7 @@ class Model(SmallForms, ModelViews):
         labels = self.lookup if n_groups == self.n_groups else self.hierarchy.cut(n_groups)
         given = as_histograms(histograms, self.layout.n_columns)
         steps = self.normalize if normalize is None else normalize
-        return group_features(given, labels, n_groups, self.layout.n_cells, steps, self.weighting)
+        return group_features(given, labels, n_groups, self.layout, steps, self.weighting)
 
     def transform(self, X: Any, *, n_jobs: int | None = None) -> Any:
         """Turn items into features: ``group(histograms(X))``."""

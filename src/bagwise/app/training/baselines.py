@@ -156,11 +156,10 @@ def _majority_error(codes: NDArray[np.int64], train: NDArray[np.intp], test: NDA
 
 def _color_words(data: WordData) -> slice | None:
     """Return the words of the descriptor of colours, if there are others beside it."""
-    if len(data.vocabularies) < 2:
+    if len(data.layout.vocabularies) < 2:
         return None
     names = [one.name for one in getattr(data.vectorizer, "descriptors", ())]
     if _COLORS not in names:
         return None
     place = names.index(_COLORS)
-    start = sum(data.vocabularies[:place])
-    return slice(start, start + data.vocabularies[place])
+    return data.layout.slices[place]

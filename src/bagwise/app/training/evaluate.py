@@ -290,7 +290,7 @@ def compare_criteria(
     def method_of(criterion: str) -> Method:
         root = "auto" if criterion == "classifier" else chosen.root  # it takes no roots after merging
         asked, modality = chosen.with_changes(criterion=criterion, root=root), data.collection.modality
-        method = choose_method(asked, modality, len(prepared.classes), data.vocabularies)
+        method = choose_method(asked, modality, len(prepared.classes), data.layout.vocabularies)
         return adapt_to_table(method, data.whole(), modality, asked)
 
     default = method_of("auto")
@@ -310,8 +310,8 @@ def compare_criteria(
     usual = default if default.root != "before" else replace(default, root="after")
     splits, svm = folds_of(codes, chosen), make_svm(chosen)
     with fitting_svms():
-        widths = [size * data.n_cells for size in tried]
-        affordable, too_large = references_for(data.histograms, usual, widths, data.n_cells)
+        widths = [data.layout.width(size) for size in tried]
+        affordable, too_large = references_for(data.histograms, usual, widths, data.layout)
         compared.left_out |= too_large
         for one in affordable:
             started = time.perf_counter()

@@ -153,7 +153,7 @@ def run_fit(
     check_groups(options, data.n_words)
     validated = codes is not None and prepared.enough_for_folds(options)
     modality = data.collection.modality
-    method = choose_method(options, modality, len(classes), data.vocabularies)
+    method = choose_method(options, modality, len(classes), data.layout.vocabularies)
     rows = data.rows
     facts = None if rows is None else rows.facts
     method = adapt_to_table(method, data.whole() if facts is None else facts.statistics, modality, options)

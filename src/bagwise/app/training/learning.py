@@ -82,7 +82,7 @@ def settings_of(rows: Rows, sizes: Sequence[int], method: Method, options: FitOp
     """Return the parameters that groups and errors depend on."""
     return options.of_stage("groups") | {
         "sizes": list(sizes),
-        "n_cells": rows.n_cells,
+        "n_cells": rows.layout.n_cells,
         "method": [method.criterion, method.root, method.vocabularies, method.scaling is None],
         "in_blocks": method.in_blocks,
     }
@@ -95,11 +95,11 @@ def learn_rows(
     if method.follows:
         weigh = partial(progress, "Training a classifier on all words")
         merged = teacher = rows.teacher(False, options, weigh)
-        if rows.n_cells > 1:
+        if rows.layout.n_cells > 1:
             merged = rows.teacher(True, options, weigh)
         refined = refined_size(options, rows.n_classes)
         moments = partial(rows.moments, teacher)
-        path = FollowedPath.of(teacher, merged, sizes, rows.n_cells, refined, moments, progress)
+        path = FollowedPath.of(teacher, merged, sizes, rows.layout, refined, moments, progress)
         return LearnedGroups(path.hierarchy, {size: path.head(size) for size in sizes}, path.statistics())
     criterion, input_of = rows.merging(method, options, progress)
     hierarchy, statistics = _merge(criterion, input_of, rows.n_words, method, options, progress)

@@ -25,6 +25,7 @@ from bagwise.app.modalities.vectorizers import Progress, no_progress
 from bagwise.app.model import Head
 from bagwise.app.options import FitOptions
 from bagwise.codebooks.normalizing import WordWeighting, inverse_document_frequencies
+from bagwise.codebooks.pyramids import WordLayout
 from bagwise.errors import OptionError
 from bagwise.merging.clusterings import Clusterings
 from bagwise.merging.compact import MOST_FITTED
@@ -311,7 +312,6 @@ class FollowedPath:
     hierarchy : Hierarchy
     coefs : mapping
         Weights of shape (n_outputs, n_cells * size) and intercepts by size; one output for two classes.
-    n_cells : int
     teacher : Teacher
         The classifier on all words of all cells.
     merged : Teacher
@@ -320,7 +320,6 @@ class FollowedPath:
 
     hierarchy: Hierarchy
     coefs: Mapping[int, tuple[NDArray[np.float64], NDArray[np.float64]]]
-    n_cells: int
     teacher: Teacher
     merged: Teacher
 
@@ -330,7 +329,7 @@ class FollowedPath:
         teacher: Teacher,
         merged: Teacher,
         sizes: Sequence[int],
-        n_cells: int,
+        layout: WordLayout,
         n_refined: int,
         moments_of: Callable[[NDArray[np.int64], int], ScoreMoments],
         progress: Progress = no_progress,
@@ -348,19 +347,19 @@ class FollowedPath:
         for k, size in enumerate(sorted(sizes, reverse=True)):
             progress("Training classifiers", k, len(sizes))
             labels = hierarchy.cut(size)
-            spread = (np.arange(n_cells)[:, np.newaxis] * size + labels).ravel()
-            mean = mean_weights(teacher, spread, n_cells * size)
-            if size == hierarchy.n_words or n_cells * size > MOST_FITTED:
+            spread, width = layout.over_cells(labels, size), layout.width(size)
+            mean = mean_weights(teacher, spread, width)
+            if size == hierarchy.n_words or width > MOST_FITTED:
                 coefs[size] = mean
                 continue
             if moments is None:
                 moments = moments_of(labels, size)
             else:
-                moments = moments.merged(_between(finer, spread), n_cells * size)
+                moments = moments.merged(_between(finer, spread), width)
             finer = spread
             coefs[size] = moments.weights(mean[0])
         progress("Training classifiers", len(sizes), len(sizes))
-        return cls(hierarchy, coefs, n_cells, teacher, merged)
+        return cls(hierarchy, coefs, teacher, merged)
 
     def statistics(self) -> GroupStatistics | None:
         """Return what is needed to merge its groups again."""

@@ -23,7 +23,7 @@ from bagwise.app.training.known_items import KnownItems
 from bagwise.app.training.parts import count_parts
 from bagwise.app.training.relabelling import read_relabelling, relabelled
 from bagwise.app.training.rows import PartedRows, exceeds, sample_items
-from bagwise.codebooks.pyramids import n_cells
+from bagwise.codebooks.pyramids import WordLayout
 from bagwise.distributed.executors import Executor
 from bagwise.errors import BagwiseError, argument, parameter_name
 from bagwise.merging.criteria import NAMED_CRITERIA, resolve_criterion
@@ -55,7 +55,7 @@ class WordData:
     """Items as histograms over the full vocabulary, with the fitted vectorizer.
 
     `collection` has the items that could be read, in the order of the rows of `histograms`, a CSR array or ndarray of
-    shape (n_items, n_cells * n_words). The other fields are those of `bagwise.app.modalities.vectorizers.Histograms`.
+    shape (n_items, n_columns). The other fields are those of `bagwise.app.modalities.vectorizers.Histograms`.
     """
 
     collection: Collection
@@ -84,22 +84,13 @@ class WordData:
         return replace(self, collection=collection, histograms=self.histograms[:n], samples=samples, pooled=pooled)
 
     @property
-    def vocabularies(self) -> tuple[int, ...]:
-        """Number of words of each vocabulary."""
-        return getattr(self.vectorizer, "vocabularies", (self.n_words,))
-
-    @property
-    def n_cells(self) -> int:
-        """Number of cells of the spatial pyramid."""
-        return int(self.histograms.shape[1]) // self.n_words
+    def layout(self) -> WordLayout:
+        """The columns of histograms."""
+        return self.vectorizer.layout
 
     def whole(self) -> Any:
-        """Return histograms of whole items: the sum over the cells of the first grid. One cell: those there are."""
-        if self.n_cells == 1:
-            return self.histograms
-        rows, columns = getattr(self.vectorizer, "pyramid", ((1, 1),))[0]
-        cells = [self.histograms[:, k * self.n_words : (k + 1) * self.n_words] for k in range(rows * columns)]
-        return sum(cells[1:], start=cells[0])
+        """Return histograms of whole items, see `WordLayout.whole`."""
+        return self.layout.whole(self.histograms)
 
 
 @dataclass
@@ -311,9 +302,7 @@ def vectorize(
     if not exceeds(counted, options):
         found = counted.histograms(executor)
         return replace(data, histograms=found.matrix, pooled=found.pooled)
-    pyramid = getattr(vectorizer, "pyramid", ((1, 1),))
-    grids = (n_cells(pyramid), pyramid[0][0] * pyramid[0][1])
-    return replace(data, rows=PartedRows(executor, counted, vectorizer.n_words, *grids))
+    return replace(data, rows=PartedRows(executor, counted, vectorizer.layout))
 
 
 def split_source(collection: Collection) -> tuple[Collection, Collection | None]:

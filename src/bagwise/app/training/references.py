@@ -16,6 +16,7 @@ from sklearn.svm import LinearSVC
 from bagwise.app.training.method import HELLINGER, Method, choose_weighting, classifier_of
 from bagwise.baselines import MinRedundancyMaxRelevance
 from bagwise.codebooks.normalizing import normalize_rows
+from bagwise.codebooks.pyramids import WordLayout
 from bagwise.merging.path import PathScores
 
 __all__ = ["Reference", "references_for", "score_reference"]
@@ -39,21 +40,22 @@ class Reference(NamedTuple):
 
 
 def references_for(
-    histograms: Any, method: Method, sizes: Sequence[int], n_cells: int = 1
+    histograms: Any, method: Method, sizes: Sequence[int], layout: WordLayout
 ) -> tuple[list[Reference], dict[str, str]]:
     """Return the references that can be afforded, and why others are left out, by name.
 
     Parameters
     ----------
-    histograms : ndarray or CSR array of shape (n_items, n_cells * n_words)
+    histograms : ndarray or CSR array of shape (n_items, n_columns)
         Counts of words.
     method : Method
         How words are weighted.
     sizes : sequence of int
         Numbers of features at which all are compared, in all cells together.
+    layout : WordLayout
     """
-    weighting = choose_weighting(method, histograms[:, : histograms.shape[1] // n_cells])
-    weighted = weighting.apply(histograms, n_cells)
+    weighting = choose_weighting(method, histograms[:, : layout.n_words])
+    weighted = weighting.apply(histograms)
     features = normalize_rows(weighted.astype(np.float64), method.normalize)
     is_text = method.root is None
     # selection takes numbers of at least 0; those of measurements are scaled

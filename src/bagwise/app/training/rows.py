@@ -26,6 +26,7 @@ from bagwise.app.training.method import Method, make_svm
 from bagwise.app.training.parts import CountedParts, stacked
 from bagwise.app.training.seen import item_hashes
 from bagwise.codebooks.normalizing import WordWeighting
+from bagwise.codebooks.pyramids import WordLayout
 from bagwise.distributed.executors import Executor, LocalExecutor
 from bagwise.distributed.linear import add_all, fit_svm
 from bagwise.merging.clusterings import Clusterings
@@ -167,15 +168,12 @@ class Facts:
 class PartedRows:
     """Histograms of all items, in partitions that lie where they were counted.
 
-    `codes` has the classes of the items of each partition, None without classes; `first_grid` the number of cells of
-    the first grid of the pyramid, whose sum are whole items.
+    `codes` has the classes of the items of each partition, None without classes.
     """
 
     executor: Executor
     counted: CountedParts
-    n_words: int
-    n_cells: int
-    first_grid: int
+    layout: WordLayout
     codes: list[NDArray[Any]] = field(default_factory=list)
     n_classes: int = 1
     ids: Sequence[str] = ()
@@ -206,12 +204,8 @@ class PartedRows:
     @cached_property
     def facts(self) -> Facts:
         """Sums over all items."""
-        function = partial(_facts, self._whole, self.n_classes)
+        function = partial(_facts, self.layout.whole, self.n_classes)
         return self.executor.map_reduce(function, operator.add, self.counted.rows, self.codes, step="Adding up words")
-
-    @property
-    def _whole(self) -> Callable[[Any], Any]:
-        return partial(_whole_items, self.n_words, self.first_grid)
 
     def statistics(
         self,
@@ -225,7 +219,7 @@ class PartedRows:
         Sums are over classes, or over the clusters of `clusterings`, which take all columns.
         """
         wanted = dict.fromkeys(sums, True)
-        function = partial(_statistics, self._whole, transform, part, self.n_classes, wanted, clusterings)
+        function = partial(_statistics, self.layout.whole, transform, part, self.n_classes, wanted, clusterings)
         return self.executor.map_reduce(function, operator.add, self.counted.rows, self.codes, step="Adding up words")
 
     def blocks(self, transform: Callable[[Any], Any], whole: bool = False) -> list[Any]:
@@ -233,7 +227,7 @@ class PartedRows:
         size = max(_BLOCK_BYTES, sum(self.counted.n_bytes) // _MOST_BLOCKS)
         filled = np.concatenate([[0], np.cumsum(self.counted.n_bytes)[:-1]]) // size
         groups = np.split(np.arange(len(filled)), np.flatnonzero(np.diff(filled)) + 1)
-        function = partial(_block, self.executor.keep, transform, self._whole if whole else None)
+        function = partial(_block, self.executor.keep, transform, self.layout.whole if whole else None)
         rows = [[self.counted.rows[k] for k in group] for group in groups]
         codes = [[self.codes[k] for k in group] for group in groups]
         return self.executor.map(function, rows, codes, step="Weighting words")
@@ -256,7 +250,8 @@ class Rows:
         Classes of the rows of `merged`.
     ids : sequence of str
         Of the same.
-    n_cells, n_classes : int
+    layout : WordLayout
+    n_classes : int
     inputs : tuple of arrays
         What all of this depends on, for results in a cache.
     parted : PartedRows, or None
@@ -275,7 +270,7 @@ class Rows:
     merged: Any
     codes: NDArray[np.int64] | None
     ids: Sequence[str]
-    n_cells: int
+    layout: WordLayout
     n_classes: int
     inputs: tuple[Any, ...] = ()
     parted: PartedRows | None = None
@@ -286,19 +281,19 @@ class Rows:
     @classmethod
     def of(cls, data: WordData, codes: NDArray[np.int64] | None, method: Method, weighting: WordWeighting) -> Rows:
         """Weight the words of a fit."""
-        weighted = weighting.apply(data.histograms, data.n_cells)
-        whole = weighted if data.n_cells == 1 else weighting.apply(data.whole())
+        weighted = weighting.apply(data.histograms)
+        whole = weighted if data.layout.n_cells == 1 else weighting.apply(data.whole())
         merged, ids = method.merging_input(data.whole(), whole), data.collection.ids
-        here = cls.here(weighted, whole, merged, codes, ids, data.n_cells)
+        here = cls.here(weighted, whole, merged, codes, ids, data.layout)
         given = (data.histograms, codes, weighting.weights, weighting.shift)
         here = replace(here, inputs=tuple(one for one in given if one is not None))
         if data.rows is None:
             return here
         parted, facts = data.rows, data.rows.facts
-        blocks = [] if codes is None else parted.blocks(partial(_weighted, weighting, data.n_cells))
+        blocks = [] if codes is None else parted.blocks(weighting.apply)
         of_whole = blocks
-        if data.n_cells > 1 and method.follows:
-            of_whole = parted.blocks(partial(_weighted, weighting, 1), True)
+        if data.layout.n_cells > 1 and method.follows:
+            of_whole = parted.blocks(weighting.apply, True)
         return replace(
             here,
             executor=parted.executor,
@@ -312,12 +307,12 @@ class Rows:
         )
 
     @classmethod
-    def here(cls, weighted: Any, whole: Any, merged: Any, codes: Any, ids: Sequence[str], n_cells: int = 1) -> Rows:
+    def here(cls, weighted: Any, whole: Any, merged: Any, codes: Any, ids: Sequence[str], layout: WordLayout) -> Rows:
         """Put rows in this process into one block."""
         blocks = [[(weighted, codes)]]
         own = blocks if whole is weighted else [[(whole, codes)]]
         n_classes = 1 if codes is None else int(codes.max()) + 1
-        return cls(LocalExecutor(), list, blocks, own, merged, codes, ids, n_cells, n_classes)
+        return cls(LocalExecutor(), list, blocks, own, merged, codes, ids, layout, n_classes)
 
     @property
     def n_words(self) -> int:
@@ -333,7 +328,7 @@ class Rows:
         merged = own if self.merged is weighted else of_whole if self.merged is whole else self.merged[items]
         codes = None if self.codes is None else self.codes[items]
         ids = [self.ids[number] for number in items.tolist()]
-        here = Rows.here(own, of_whole, merged, codes, ids, self.n_cells)
+        here = Rows.here(own, of_whole, merged, codes, ids, self.layout)
         unlabelled = None if self.unlabelled is None else self.unlabelled[items]
         return replace(here, n_classes=self.n_classes, unlabelled=unlabelled)
 
@@ -377,7 +372,7 @@ class Rows:
 
     def teacher(self, whole: bool, options: FitOptions, progress: Callable[[int, int], Any]) -> Teacher:
         """Train the classifier on all words, and find how much each word counts; see `Teacher.of`."""
-        blocks, n_features = (self.whole, self.n_words) if whole else (self.blocks, self.n_cells * self.n_words)
+        blocks, n_features = (self.whole, self.n_words) if whole else (self.blocks, self.layout.n_columns)
         if self.unlabelled is None:
             coef, intercept = fit_linear(self.executor, blocks, self.n_classes, n_features, options, progress)
         else:
@@ -398,8 +393,9 @@ class Rows:
     def moments(self, teacher: Teacher, labels: NDArray[np.int64], size: int) -> ScoreMoments:
         """Sum up the moments of groups of words and of the scores of the teacher."""
         blocks = self.blocks if self.unlabelled is None else [*self.blocks, [(self.unlabelled.weighted, None)]]
-        of_class = self._of_answers(teacher, blocks)
-        return self._over(blocks, partial(_moments, teacher, of_class, labels, size, self.n_cells), operator.add)
+        of_class, columns = self._of_answers(teacher, blocks), self.layout.over_cells(labels, size)
+        function = partial(_moments, teacher, of_class, columns, self.layout.width(size))
+        return self._over(blocks, function, operator.add)
 
     def _over(self, blocks: list[Any], function: Callable[[Any], Any], join: Any = None) -> Any:
         return self.executor.map_reduce(function, join or add_all, blocks)
@@ -408,8 +404,8 @@ class Rows:
         self, labels: NDArray[np.int64], size: int, method: Method, options: FitOptions, progress: Any
     ) -> tuple[Values, Values]:
         """Train the classifier on the features of groups; those of measurements are standardised before."""
-        executor, n_classes, width = self.executor, self.n_classes, self.n_cells * size
-        function = partial(_grouped, self.keep, labels, size, self.n_cells, method.normalize)
+        executor, n_classes, width = self.executor, self.n_classes, self.layout.width(size)
+        function = partial(_grouped, self.keep, labels, size, self.layout, method.normalize)
         grouped = executor.map(function, self.blocks)
         if method.scaling is None:
             return fit_linear(executor, grouped, n_classes, width, options, progress)
@@ -457,12 +453,6 @@ def _class_sizes(n_classes: int, block: Any) -> tuple[NDArray[np.int64]]:
 def _matrix(part: Part) -> Any:
     ((matrix, _),) = part.content
     return matrix
-
-
-def _whole_items(n_words: int, first_grid: int, X: Any) -> Any:
-    """Sum the cells of the first grid."""
-    cells = [X[:, k * n_words : (k + 1) * n_words] for k in range(first_grid)]
-    return sum(cells[1:], start=cells[0])
 
 
 def _taken(keep: Any, part: Part, rows: NDArray[np.intp]) -> Part:
@@ -518,18 +508,18 @@ def _squares(teacher: Teacher, of_class: Values, block: Any) -> tuple[Any, Any]:
     return sum(one[0] for one in found), sum(one[1] for one in found)
 
 
-def _moments(teacher: Teacher, of_class: Values, labels: Any, size: int, n_cells: int, block: Any) -> ScoreMoments:
+def _moments(teacher: Teacher, of_class: Values, columns: Any, width: int, block: Any) -> ScoreMoments:
     total: ScoreMoments | None = None
     for X, _ in block:
         scores = teacher.scores(X)
-        own = ScoreMoments.of(pool(X, labels, size, n_cells=n_cells), scores, of_class[answers(scores)])
+        own = ScoreMoments.of(pool(X, columns, width), scores, of_class[answers(scores)])
         total = own if total is None else total + own
     assert total is not None  # blocks have partitions
     return total
 
 
-def _grouped(keep: Any, labels: Any, size: int, n_cells: int, normalize: Any, block: Any) -> Any:
-    return keep((group_features(X, labels, size, n_cells, normalize).astype(np.float64), codes) for X, codes in block)
+def _grouped(keep: Any, labels: Any, size: int, layout: WordLayout, normalize: Any, block: Any) -> Any:
+    return keep((group_features(X, labels, size, layout, normalize).astype(np.float64), codes) for X, codes in block)
 
 
 def _standardized(keep: Any, mean: Values, scale: Values, block: Any) -> Any:
@@ -543,10 +533,6 @@ def _column_sums(block: Any) -> tuple[Values, int]:
 
 def _squared_deviations(mean: Values, block: Any) -> tuple[Values]:
     return (sum(np.square((X.toarray() if sp.issparse(X) else X) - mean).sum(axis=0) for X, _ in block),)
-
-
-def _weighted(weighting: WordWeighting, n_cells: int, X: Any) -> Any:
-    return weighting.apply(X, n_cells)
 
 
 def _merging_input(method: Method, weighting: WordWeighting, counts: Any) -> Any:

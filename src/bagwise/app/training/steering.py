@@ -217,7 +217,7 @@ class Steering:
             kept = None if len(without) else self._kept(part, labels, size)
             head = kept or self._fitted(number, labels, size, words)
             features = group_features(
-                words[part.test], labels, size, self.original.layout.n_cells, self.original.normalize
+                words[part.test], labels, size, self.original.layout, self.original.normalize
             )
             return head, head.scores(features)
 
@@ -247,7 +247,7 @@ class Steering:
         part = self._parts[number]
         rows = words[part.train]
         if not self.method.follows:
-            features = group_features(rows, labels, n, self.original.layout.n_cells, self.original.normalize)
+            features = group_features(rows, labels, n, self.original.layout, self.original.normalize)
             svm = classifier_of(self.method, make_svm(self.options))
             return head_of(svm.fit(features.astype(np.float64), self.codes[part.train]))
         followed, n_columns = self._follow(number), self.original.layout.width(n)
@@ -255,7 +255,7 @@ class Steering:
         mean = mean_weights(followed.teacher, spread, n_columns)
         if n_columns == self.words.shape[1] or n_columns > MOST_FITTED:
             return two_sided(*mean)
-        sums = pool(rows, labels, n, n_cells=self.original.layout.n_cells)
+        sums = pool(rows, spread, n_columns)
         if sp.issparse(sums) and sums.nnz > _DENSE * sums.shape[0] * sums.shape[1]:
             sums = sums.toarray()
         return two_sided(*ScoreMoments.of(sums, followed.scores).weights(mean[0]))
@@ -266,7 +266,7 @@ class Steering:
         It is that of the most groups; if a fold has lost that for want of room, it is trained again.
         """
         if number not in self._followed:
-            part, path, n_cells = self._parts[number], self.original.path, self.original.layout.n_cells
+            part, path, layout = self._parts[number], self.original.path, self.original.layout
             rows = self.words[part.train]
             n = max(part.heads if path is None else path.sizes)
             if n in part.heads:
@@ -274,8 +274,9 @@ class Steering:
                 coef, intercept = head.coef.astype(np.float64), head.intercept.astype(np.float64)
                 if len(coef) == 2:  # the first is the negative of the second
                     coef, intercept = coef[1:], intercept[1:]
-                scores = np.asarray(pool(rows, labels, n, n_cells=n_cells) @ coef.T) + intercept
-                coef = coef[:, self.original.layout.over_cells(labels, n)]
+                columns = layout.over_cells(labels, n)
+                scores = np.asarray(pool(rows, columns, layout.width(n)) @ coef.T) + intercept
+                coef = coef[:, columns]
             else:
                 svm = make_svm(self.options).fit(rows.astype(np.float64), self.codes[part.train])
                 coef, intercept = svm.coef_, svm.intercept_

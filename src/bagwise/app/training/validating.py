@@ -130,7 +130,7 @@ def _run_fold(shared: Any, split: Any) -> tuple[LearnedGroups, TopClasses, NDArr
     words = rows.weighted[test]
     for k, size in enumerate(sizes):
         labels = learned.hierarchy.cut(size)
-        scores = learned.heads[size].scores(group_features(words, labels, size, rows.n_cells, method.normalize))
+        scores = learned.heads[size].scores(group_features(words, labels, size, rows.layout, method.normalize))
         top.put(k, slice(None), scores)
         kept[k] = scores[chosen[test]]
     return learned, top, kept
