@@ -59,6 +59,18 @@ def test_one_image_a_run(pyramid, normalize, term, tmp_path):
         assert model.classes[label[0]] == classes[i]
 
 
+@pytest.mark.parametrize("name", ["images", "two vocabularies"])
+def test_no_step_is_given_nothing(name, tmp_path):
+    """ONNX Runtime before 1.31 ends the process at some operators on arrays without elements."""
+    graph = onnx.load(export_onnx(MADE[name](), tmp_path / "model.onnx"))
+    values = [value for node in graph.graph.node for value in node.output]
+    del graph.graph.output[:]
+    graph.graph.output.extend(onnx.ValueInfoProto(name=value) for value in values)
+    session = onnxruntime.InferenceSession(graph.SerializeToString(), providers=["CPUExecutionProvider"])
+    nothing = {given.name: np.empty((0, given.shape[1]), np.float32) for given in session.get_inputs()}
+    assert [name for name, value in zip(values, session.run(values, nothing), strict=True) if not value.size] == []
+
+
 @pytest.mark.parametrize("normalize", [("l1", "power"), ("power", "l2")])
 @pytest.mark.parametrize("name", ["texts", "weighted texts"])
 def test_counts_many_rows_a_run(name, normalize, tmp_path):

@@ -160,10 +160,12 @@ def _add_descriptors(graph: _Graph, model: Model) -> str:
         suffix = f"_{number}" if number else ""
         mean = codebook.mean(axis=0, dtype=np.float64).astype(np.float32)
         words = codebook - mean  # centred, to keep digits of words far from the origin
+        counted, placed = "", any(grid != (1, 1) for grid in model.pyramid)
         if number < len(model.descriptors) and _joins(model, model.descriptors[number]):
             descriptors, positions = _add_network(graph, model, number, suffix)
         else:
-            descriptors, positions = graph.input(f"descriptors{suffix}", [f"M{suffix}", words.shape[1]]), None
+            descriptors, counted = _padded(graph, f"descriptors{suffix}", f"M{suffix}", words.shape[1])
+            positions = _padded(graph, f"positions{suffix}", f"M{suffix}", 2)[0] if placed else ""
         lengths = graph.add("ReduceL2", descriptors, graph.constant(np.array([1]))) if how.by_length else ""
         if lengths:
             one, some = graph.constant(np.float32(1)), graph.add("Greater", lengths, graph.constant(np.float32(0)))
@@ -178,11 +180,12 @@ def _add_descriptors(graph: _Graph, model: Model) -> str:
         weights = graph.add("Softmax", graph.add("Mul", near, sharpness), axis=1)
         if lengths:
             weights = graph.add("Mul", weights, graph.add("Mul", lengths, lengths))
+        if counted:
+            weights = graph.add("Mul", weights, counted)
         # of each descriptor, grid and word
         third, second = graph.constant(np.array([2])), graph.constant(np.array([1]))
         columns = graph.add("Unsqueeze", graph.constant(first_cells * d + first_word), third)
-        if any(grid != (1, 1) for grid in model.pyramid):
-            positions = positions or graph.input(f"positions{suffix}", [f"M{suffix}", 2])
+        if placed:
             cells = graph.add("Mul", _add_places(graph, model, positions), graph.constant(np.array(d)))
             columns = graph.add("Add", columns, graph.add("Unsqueeze", cells, third))
         columns = graph.add("Add", columns, graph.add("Unsqueeze", words_of, second))
@@ -192,6 +195,19 @@ def _add_descriptors(graph: _Graph, model: Model) -> str:
         counts = _add_scattered(graph, counts, row, parts)
         first_word += len(codebook)
     return counts
+
+
+def _padded(graph: _Graph, name: str, n_rows: str, width: int) -> tuple[str, str]:
+    """Add an input with a row of zeros after its own, and weights of 1 and 0 of these rows, shape (M + 1, 1).
+
+    ONNX Runtime before 1.31 ends the process where an image has no descriptors, without a row.
+    """
+    rows = graph.input(name, [n_rows, width])
+    padded = graph.add("Concat", rows, graph.constant(np.zeros((1, width), np.float32)), axis=0)
+    zero, one = graph.constant(np.array(0)), graph.constant(np.array(1))
+    n, n_padded = (graph.add("Squeeze", graph.add("Shape", some, start=0, end=1)) for some in (rows, padded))
+    is_row = graph.add("Less", graph.add("Range", zero, n_padded, one), n)
+    return padded, graph.add("Unsqueeze", graph.cast(is_row, "FLOAT"), graph.constant(np.array([1])))
 
 
 def _joins(model: Model, descriptor: Any) -> bool:
