@@ -335,15 +335,15 @@ def test_what_was_not_written_is_removed(plain, error):
 def test_a_cache_by_url_is_opened_with_its_options(plain, tmp_path):
     cache, arrays = Url("plain://me:word@cache/of tests", {"key": "mine"}), {"a": np.arange(3)}
     steps = StepCache(cache, {}, lambda *step: None)
-    steps.save("words", [np.ones(2)], {}, arrays)
-    np.testing.assert_array_equal(steps.load("words", [np.ones(2)], {}, "words")["a"], arrays["a"])
+    steps.save("words", "of vectors", {}, arrays)
+    np.testing.assert_array_equal(steps.load("words", "of vectors", {}, "words")["a"], arrays["a"])
     assert set(Plain.keys) == {"mine"}
     assert Storage(cache).names()[0].startswith("words/")
     (path,) = Plain.store
     Plain.store[path].seek(20)
     Plain.store[path].write(b"damaged")
     with pytest.warns(DamagedCacheWarning, match=r"^plain://cache/of tests/words/.* cannot be used") as told:
-        assert steps.load("words", [np.ones(2)], {}, "words") is None
+        assert steps.load("words", "of vectors", {}, "words") is None
     assert "word@" not in str(told[0].message)
     ArrayCache(f"file://{tmp_path}/local", {}).save("x", arrays)
     assert len(list((tmp_path / "local").rglob("*.arrays"))) == 1

@@ -7,7 +7,12 @@ import numpy as np
 import pytest
 
 from bagwise import Model, open_collection
-from bagwise.app import evaluate_model, fit_model
+from bagwise.app import FitOptions, evaluate_model, fit_model, run_fit
+from bagwise.app.index.building import index_of_parted_fit
+from bagwise.app.index.item_index import index_of_fit
+from bagwise.app.modalities.steps import hash_arrays
+from bagwise.app.training import preparing, rows, seen
+from bagwise.app.training.item_answers import HELD_OUT, NEW, TRAINING
 from bagwise.app.training.seen import SeenItems, distinct_hashes, item_hashes, seen_items
 from bagwise.sources import Collection
 from commands import as_json, bagwise
@@ -143,7 +148,30 @@ def test_hashes_are_of_the_words_alone():
     np.testing.assert_array_equal(dense, sparse)
     np.testing.assert_array_equal(item_hashes(X[::-1].astype(np.float32)), dense[::-1])
     assert dense[3] == 0
-    assert 0 not in distinct_hashes(X)[0]
+    assert 0 not in distinct_hashes(dense)[0]
+
+
+@pytest.mark.parametrize("memory_limit", [None, 1])
+def test_a_fit_hashes_items_once(memory_limit, tmp_path, monkeypatch):
+    """Provenance, notes on copies, evaluation and index take the same hashes, the steps in a cache one of all words."""
+    hashed, keys = [], []
+    for module in (seen, preparing, rows):
+        monkeypatch.setattr(module, "item_hashes", lambda X: hashed.append(X.shape[0]) or item_hashes(X))
+    monkeypatch.setattr(rows, "hash_arrays", lambda arrays: keys.append(arrays) or hash_arrays(arrays))
+    train, new = rows_of(60, 0), rows_of(50, 1)
+    options = FitOptions(n_groups=5, folds=2, cache=tmp_path / "cache", memory_limit=memory_limit)
+    fit = run_fit(train, options)
+    evaluation = evaluate_model(fit.model, new)
+    if memory_limit is None:
+        index = index_of_fit(fit, evaluation, train, options)
+    else:
+        index = index_of_parted_fit(fit, evaluation, tmp_path / "rows.index", options)
+    assert sum(hashed) == 60 + 50
+    assert len(keys) == (1 if memory_limit is None else 2)  # also of the sample
+    origins = dict(zip(index.ids, index.answers.origins.tolist(), strict=True))
+    assert [origins[id] for id in new.ids] == [NEW] * 50
+    assert {origins[id] for id in train.ids} <= {TRAINING, HELD_OUT}
+    assert index.answers.exact
 
 
 def test_models_that_cannot_tell(tmp_path):

@@ -430,7 +430,7 @@ def test_roots_before_merging_are_hellinger_normalised():
     from bagwise.codebooks.normalizing import WordWeighting, normalize_rows
 
     counts = np.random.default_rng(0).poisson(2.0, (5, 2 * 7)).astype(float)
-    np.testing.assert_allclose(WordWeighting("sqrt", None, "l2").apply(counts, 2), normalize_rows(counts))
+    np.testing.assert_allclose(WordWeighting("sqrt", None, "l2").apply(counts), normalize_rows(counts))
 
 
 @pytest.mark.parametrize(

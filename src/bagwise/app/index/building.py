@@ -29,6 +29,7 @@ from bagwise.app.training.folds import FoldModels
 from bagwise.app.training.item_answers import ItemAnswers
 from bagwise.app.training.items import first_labels, open_items, reading_of, with_sheet
 from bagwise.app.training.parts import transform_rows
+from bagwise.app.training.seen import SeenItems
 from bagwise.distributed.executors import Executor, executor_of
 from bagwise.retrieval.bag_index import BagIndex
 from bagwise.retrieval.blends import ClassBlend
@@ -126,9 +127,10 @@ def index_of_parted_fit(
     ends = np.cumsum(rows.counted.n_rows)[:-1]
     ids, labels = (np.split(np.array(some, dtype=object), ends) for some in (rows.ids, rows.labels))
     names = [(some.tolist(), own.tolist()) for some, own in zip(ids, labels, strict=True)]
-    parts = _parts(model, rows.executor, rows.counted.rows, names, "auto", None)
+    parts = _parts(model, rows.executor, rows.counted.rows, names, "auto", None, training=True)
     if evaluation is not None:
-        parts = chain(parts, [ItemIndex.build(model, evaluation.collection, evaluation.histograms)])
+        tested = ItemIndex.build(model, evaluation.collection, evaluation.histograms, seen=evaluation.seen)
+        parts = chain(parts, [tested])
     with tempfile.TemporaryDirectory(prefix="bagwise-") as folder:
         index = _joined(model, parts, Path(folder), fit.data.collection, options)
         if fit.held_out_top is not None and index.answers is not None:
@@ -148,27 +150,31 @@ def _parts(
     names: Sequence[tuple[list[str], list[str | None]]],
     by: str,
     metric: str | None,
+    training: bool = False,
 ) -> Iterator[ItemIndex]:
     """Build an index of each partition where its histograms are, and yield one after the other.
 
-    `names` are the ids and the labels of the items of each.
+    `names` are the ids and the labels of the items of each; `training`: whether the model was learned from them.
     """
     n, sizes = len(rows), [len(ids) for ids, _ in names]
-    build, shared = partial(_build, by, metric, executor.keep), executor.share(model)
+    build, shared = partial(_build, by, metric, training, executor.keep), executor.share(model)
     built = executor.map(build, [shared] * n, rows, names, step="Building the index", sizes=sizes)
     for handle in built:
         for part in executor.gather([handle])[0]:
             yield replace(part, model=model)
 
 
-def _build(by: str, metric: str | None, keep: Any, model: Model, part: Part, names: tuple[list[str], list[Any]]) -> Any:
+def _build(
+    by: str, metric: str | None, training: bool, keep: Any, model: Model, part: Part, names: tuple[list[str], list[Any]]
+) -> Any:
     """Index a partition; the model is left out of what is returned."""
     ids, labels = names
     if not ids:
         return keep([])
     ((matrix, _),) = part.content
     collection = Collection.from_matrix(matrix, ids, [() if label is None else (label,) for label in labels])
-    index: Any = ItemIndex.build(model, collection, matrix, by=by, metric=metric)
+    seen = SeenItems.training(ids) if training else None
+    index: Any = ItemIndex.build(model, collection, matrix, by=by, metric=metric, seen=seen)
     return keep([replace(index, model=None)])
 
 

@@ -35,6 +35,7 @@ from bagwise.app.options import FitOptions
 from bagwise.app.training.folds import FoldModels
 from bagwise.app.training.item_answers import HELD_OUT, ItemAnswers, TopClasses
 from bagwise.app.training.items import first_labels, reading_of, with_sheet
+from bagwise.app.training.seen import SeenItems
 from bagwise.errors import BagwiseError, parameter_name, unknown_name
 from bagwise.retrieval.bag_index import BagIndex
 from bagwise.retrieval.blends import BlendSettings, ClassBlend, GroupBlend
@@ -147,6 +148,7 @@ class ItemIndex:
         held_out: TopClasses | None = None,
         folds: Sequence[Fold] = (),
         answered: bool = True,
+        seen: SeenItems | None = None,
     ) -> ItemIndex:
         """Index items.
 
@@ -172,6 +174,8 @@ class ItemIndex:
             Of the cross-validation that gave these answers, see `Fit.folds`.
         answered : bool, default=True
             Whether the index has answers for the items.
+        seen : SeenItems, default=None
+            Which items the model was learned from, if it is known already, see `seen_items`.
 
         Returns
         -------
@@ -186,7 +190,7 @@ class ItemIndex:
             blend = ClassBlend.of(scores, settings)
         add_rows(index, model, histograms, by, blend, scores)
         labels, reading = first_labels(collection), reading_of(options)
-        answers = ItemAnswers.of(model, collection, histograms, held_out) if answered else None
+        answers = ItemAnswers.of(model, collection, histograms, held_out, seen=seen) if answered else None
         kept = FoldModels.of(folds, len(collection))
         place = os.fspath(source)
         return cls(model, index, tuple(collection.ids), labels, place, reading, by, blend, answers, folds=kept)
@@ -795,7 +799,9 @@ class ItemIndex:
 def index_of_fit(fit: Fit, evaluation: Evaluation | None, source: Any, options: FitOptions) -> ItemIndex:
     """Index the items that a model was fitted to, and those it was evaluated on."""
     collection, histograms = fit.data.collection, fit.data.histograms
+    seen: SeenItems | None = SeenItems.training(collection.ids)
     if evaluation is not None:
+        seen = None if evaluation.seen is None else SeenItems.training(collection.ids).joined(evaluation.seen)
         joined = [*collection, *evaluation.collection]
         collection = Collection.of(joined, collection.modality, collection.source, limits=collection.limits)
         both = [histograms, evaluation.histograms]
@@ -809,4 +815,5 @@ def index_of_fit(fit: Fit, evaluation: Evaluation | None, source: Any, options: 
         options=options,
         held_out=fit.held_out_top,
         folds=fit.folds,
+        seen=seen,
     )

@@ -18,7 +18,7 @@ from bagwise.descriptors.cache import ArrayCache
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import ItemError
 
-__all__ = ["StepCache", "from_json", "pack_matrix", "to_json", "unpack_matrix"]
+__all__ = ["StepCache", "from_json", "hash_arrays", "pack_matrix", "to_json", "unpack_matrix"]
 
 # Part of every key. Raise it when a step gives other results for the same data and parameters.
 SCHEMA = 3
@@ -55,53 +55,43 @@ class StepCache:
         self.used: list[str] = []
         self._made_by = {"steps": SCHEMA, **made_by}
         self._progress = progress
-        self._known: list[tuple[Collection, str]] = []
 
-    def load(self, step: str, data: Any, settings: Mapping[str, Any], what: str) -> Arrays | None:
+    def load(self, step: str, content: str, settings: Mapping[str, Any], what: str) -> Arrays | None:
         """Load the result of a step, or return None if there is none or it is damaged.
 
-        `data` is a collection, or a sequence of arrays and CSR arrays; `settings` are the parameters of the step, and
-        `what` names the result.
+        `content` is the `fingerprint` of items, or the `hash_arrays` of arrays; `settings` are the parameters of the
+        step, and `what` names the result.
         """
-        arrays = self._files(step, settings).load(self.fingerprint(data))
+        arrays = self._files(step, settings).load(content)
         if arrays is not None:
             self.used.append(what)
             self._progress(f"Reading {what} from the cache", 1, 1)
         return arrays
 
-    def save(self, step: str, data: Any, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+    def save(self, step: str, content: str, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
         """Write the result of a step."""
-        self._files(step, settings).save(self.fingerprint(data), arrays)
-
-    def remember(self, items: Collection, fingerprint: str) -> None:
-        """Take the hash of items that were read elsewhere, so that they need not be read again."""
-        self._known.append((items, fingerprint))
+        self._files(step, settings).save(content, arrays)
 
     def _files(self, step: str, settings: Mapping[str, Any]) -> ArrayCache:
         inside = self.folder.inside(step) if isinstance(self.folder, Url) else Path(self.folder) / step
         return ArrayCache(inside, {"step": step, **self._made_by, "settings": dict(settings)})
 
-    def fingerprint(self, data: Any) -> str:
-        """Hash the content of items in their order, or arrays. The items of a collection are read once for that."""
-        if not isinstance(data, Collection):
-            return _hash_arrays(data)
-        for known, fingerprint in self._known:
-            if known is data:
-                return fingerprint
+    def fingerprint(self, items: Collection) -> str:
+        """Hash the content of items in their order, which are read for that."""
         digest = hashlib.blake2b(digest_size=16)
-        for k, item in enumerate(data):
+        for k, item in enumerate(items):
             if k % _EVERY == 0:
-                self._progress("Looking for items in the cache", k, len(data))
+                self._progress("Looking for items in the cache", k, len(items))
             try:
                 digest.update(f"{item.fingerprint()}\n".encode())
             except ItemError as error:  # told, or raised, when it is read
                 digest.update(f"cannot be read: {error.reason}\n".encode("utf-8", "surrogatepass"))
-        self._progress("Looking for items in the cache", len(data), len(data))
-        self._known.append((data, digest.hexdigest()))
+        self._progress("Looking for items in the cache", len(items), len(items))
         return digest.hexdigest()
 
 
-def _hash_arrays(arrays: Any) -> str:
+def hash_arrays(arrays: Any) -> str:
+    """Hash the values, types and shapes of arrays and CSR arrays."""
     import scipy.sparse as sp
 
     digest = hashlib.blake2b(digest_size=16)

@@ -18,6 +18,7 @@ from bagwise._utils.hashing import hash_names, hashes
 from bagwise._utils.threads import number_of_threads
 from bagwise.app.modalities import MODALITIES
 from bagwise.app.modalities.histograms import Histograms, WordSample, as_histograms
+from bagwise.app.modalities.steps import hash_arrays
 from bagwise.app.modalities.vectorizers import Part, Run, Vectorizer, sampled_items
 from bagwise.app.modalities.visual import checked_assignments, checked_descriptors
 from bagwise.bags import Bags
@@ -228,8 +229,9 @@ class VisualVectorizer(Vectorizer):
     def _learn_words(self, vectors: NDArray[Any], run: Run, k: int) -> Any:
         """Learn vocabulary number k, unless an earlier run has learned it from the same vectors."""
         steps, settings, size = run.steps, self._settings(), self._asked[k]
-        data, vectors = (vectors,), self.assignments[k].compared(vectors)
+        compared, content = self.assignments[k].compared(vectors), ""
         if steps is not None and settings is not None:
+            content = hash_arrays([vectors])
             settings = {
                 "descriptor": settings["descriptors"][k],
                 "assignment": self.assignments[k].to_dict(),
@@ -237,7 +239,7 @@ class VisualVectorizer(Vectorizer):
                 "random_state": settings["random_state"],
                 "fewer": self.fewer,
             }
-            cached = steps.load("words", data, settings, f"{size:,} words")
+            cached = steps.load("words", content, settings, f"{size:,} words")
             if cached is not None:
                 return cached["codebook"]
 
@@ -248,9 +250,9 @@ class VisualVectorizer(Vectorizer):
         from bagwise.codebooks.kmeans import kmeans_words
 
         how: dict[str, Any] = {"n_jobs": run.n_jobs, "progress": follow, "fewer": self.fewer}
-        words = kmeans_words(vectors, size, random_state=generator(self.random_state), **how).words
+        words = kmeans_words(compared, size, random_state=generator(self.random_state), **how).words
         if steps is not None and settings is not None:
-            steps.save("words", data, settings, {"codebook": words})
+            steps.save("words", content, settings, {"codebook": words})
         return words
 
     def _moved_words(self, some: Sequence[Bags], k: int, run: Run) -> NDArray[np.float32]:

@@ -11,7 +11,7 @@ import numpy as np
 from bagwise._utils.text import ranges
 from bagwise.app.modalities import MODALITIES
 from bagwise.app.model import Model
-from bagwise.app.training.seen import compare_hashes
+from bagwise.app.training.seen import compare_hashes, item_hashes
 from bagwise.errors import BagwiseError, parameter_name
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import NothingReadError, Skipped
@@ -128,7 +128,7 @@ class Answers:
                 words = np.asarray(abs(found.matrix).sum(axis=1)).ravel()
                 self.without_words.extend(id for id, n in zip(ids, words.tolist(), strict=True) if n == 0)
             if self.model.item_hashes is not None:
-                seen, compared, _ = compare_hashes(self.model, found.matrix)
+                seen, compared, _ = compare_hashes(self.model, item_hashes(found.matrix))
                 self.n_seen += int(seen.sum())
                 self.n_compared += int(compared.sum())
             answers = answers_of(self.model, ids, found.matrix)

@@ -199,11 +199,10 @@ def run_fit(
     totals = _totals(data.whole(), weighting.shift) if facts is None else facts.totals(weighting.shift)
     origin = provenance_of(data, codes, classes)
     hashes: NDArray[np.int64] | None
-    if data.hashes is not None:
-        hashes, origin["n_hashed"] = data.hashes
-        del origin["content_hash"]  # of frequencies, not of counts
+    if data.known_hashes is not None:
+        hashes, origin["n_hashed"] = data.known_hashes
     elif facts is None:
-        hashes, n_copies, n_empty = distinct_hashes(data.histograms)
+        hashes, n_copies, n_empty = distinct_hashes(data.item_hashes)
         if not MODALITIES[modality].rows:  # of few columns, equal rows are no copies
             log.notes += notes_on_copies(n_copies, n_empty, len(data.collection), modality, path is not None)
     else:
@@ -211,7 +210,6 @@ def run_fit(
     if rows is not None and facts is not None:
         origin |= {"n_items": rows.n_items, "n_sampled": len(data.collection), "n_hashed": facts.n_hashed}
         origin["class_counts"] = dict(zip(classes, facts.statistics.class_sizes.tolist(), strict=False))
-        del origin["content_hash"]  # of the sample
     model = Model(
         modality=modality,
         hierarchy=hierarchy,

@@ -147,6 +147,7 @@ class ItemAnswers:
         histograms: Any,
         held_out: TopClasses | None = None,
         sizes: tuple[int, ...] | None = None,
+        seen: SeenItems | None = None,
     ) -> ItemAnswers:
         """Answer for items, at the sizes of cross-validation, or else at 2, 5, 10, 20, 50 and so on groups.
 
@@ -160,8 +161,10 @@ class ItemAnswers:
             Answers of cross-validation for the first items, at each size of ``model.path``.
         sizes : tuple of int, default=None
             Other numbers of groups, for which the model has classifiers.
+        seen : SeenItems, default=None
+            Which items the model was learned from, if it is known already.
         """
-        n_items, seen = len(collection), seen_items(model, collection, histograms)
+        n_items, seen = len(collection), seen or seen_items(model, collection, histograms)
         origins = np.zeros(n_items, np.uint8)
         if seen is not None:
             origins[seen.compared] = NEW
@@ -201,11 +204,12 @@ class ItemAnswers:
 
     def with_items(self, model: Model, collection: Collection, histograms: Any) -> ItemAnswers:
         """Return answers for further items too: by the model, which may have been learned from some of them."""
-        new = ItemAnswers.of(model, collection, histograms, sizes=self.sizes)
+        seen = seen_items(model, collection, histograms)
+        new = ItemAnswers.of(model, collection, histograms, sizes=self.sizes, seen=seen)
         top, origins = self.top.joined(new.top), np.concatenate([self.origins, new.origins])
         exact, unedited = self.exact and new.exact, None
         if self.unedited is not None:
-            before = ItemAnswers.of(unedited_model(model), collection, histograms, sizes=self.unedited.sizes)
+            before = ItemAnswers.of(unedited_model(model), collection, histograms, sizes=self.unedited.sizes, seen=seen)
             joined = self.unedited.top.joined(before.top)
             unedited = replace(self.unedited, top=joined, origins=origins, exact=exact)
         return ItemAnswers(self.sizes, top, origins, exact, self.protocol, unedited)

@@ -18,7 +18,7 @@ from bagwise.app.model.model import Model
 from bagwise.app.options import FitOptions
 from bagwise.app.training.items import open_items
 from bagwise.app.training.parts import count_with
-from bagwise.app.training.seen import distinct_hashes
+from bagwise.app.training.seen import distinct_hashes, item_hashes
 from bagwise.codebooks.normalizing import WordWeighting
 from bagwise.distributed.executors import Executor
 from bagwise.errors import BagwiseError, OptionError, parameter_name
@@ -133,7 +133,7 @@ class KnownItems:
             plain = WordWeighting("count", None, "l1", self.model.layout.vocabularies)
             frequencies = plain.apply(found.matrix, self.model.layout.n_cells)
             parts.append((new, replace(found, matrix=self._of_mean_size(frequencies))))
-            hashes = _joined(hashes, distinct_hashes(found.matrix)[0])
+            hashes = _joined(hashes, distinct_hashes(item_hashes(found.matrix))[0])
         note = f"words of {how_many(n_known, collection.modality)}; {len(new):,} more were described"
         counted = Histograms.in_order([part for part in parts if len(part[0])])
         return AddedWords(counted, self._note(note, n_known), hashes)

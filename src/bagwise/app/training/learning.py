@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from bagwise.app.modalities.steps import StepCache, from_json, to_json
+from bagwise.app.modalities.steps import StepCache, from_json, hash_arrays, to_json
 from bagwise.app.modalities.vectorizers import Progress, no_progress
 from bagwise.app.model import Head
 from bagwise.app.options import FitOptions
@@ -64,17 +64,18 @@ def learn_groups(
 
     Taken from `steps` if an earlier run has done the same.
     """
-    given, settings = rows.inputs, settings_of(rows, sizes, method, options) | {"statistics": True}
+    settings = settings_of(rows, sizes, method, options) | {"statistics": True}
     if rows.parted is not None and method.compares_items:
-        given = (*given, *rows.compared(method, options.random_state))
-    held = None if steps is None else steps.load("groups", given, settings, f"groups by {method.criterion}")
-    if held is not None:
-        return LearnedGroups.unpack(held, rows.n_words)
+        settings["compared"] = hash_arrays(rows.compared(method, options.random_state))
+    if steps is not None:
+        cached = steps.load("groups", rows.fingerprint, settings, f"groups by {method.criterion}")
+        if cached is not None:
+            return LearnedGroups.unpack(cached, rows.n_words)
     kept = sorted({*sizes, *(size for size in _FREE_SIZES if size < rows.n_words)}) if method.follows else sizes
     with fitting_svms():
         learned = learn_rows(rows, kept, method, options, progress)
     if steps is not None:
-        steps.save("groups", given, settings, learned.pack())
+        steps.save("groups", rows.fingerprint, settings, learned.pack())
     return learned
 
 

@@ -180,12 +180,12 @@ def count_parts(
     step = _Step(collection, options, executor, n_samples, pooled)
     times = [perf_counter()]
     prints, learned_from = step.fingerprints(vectorizer), vectorizer.items_to_learn_from(collection)
-    settings, given = vectorizer._settings(), (np.frombuffer("".join(map(str, prints)).encode(), np.uint8),)
+    settings, content = vectorizer._settings(), hashlib.blake2b("".join(map(str, prints)).encode()).hexdigest()
     if steps is not None and settings is not None:
         # descriptors are drawn by the ids of items, which contents do not tell
         ids = hashlib.blake2b("\0".join(collection.ids).encode("utf-8", "surrogatepass")).hexdigest()
         settings |= {"on_error": options.on_error, "ids": ids}
-        held = steps.load("vocabulary", given, settings, f"words of {len(collection):,} {collection.modality}")
+        held = steps.load("vocabulary", content, settings, f"words of {len(collection):,} {collection.modality}")
         if held is not None:
             vectorizer._restore(held)
             counted = step.count(vectorizer, prints)
@@ -210,7 +210,7 @@ def count_parts(
     n_learned_from = None if learned_from is None else len(learned_from)
     if steps is not None and settings is not None:
         of_some = {} if n_learned_from is None else {"n_learned_from": np.array([n_learned_from])}
-        steps.save("vocabulary", given, settings, vectorizer._learned() | of_some)
+        steps.save("vocabulary", content, settings, vectorizer._learned() | of_some)
     counted = step.count(vectorizer, prints, read)
     times.append(perf_counter())
     names = vectorizer.stages
@@ -305,10 +305,9 @@ def _count(shared: Any, partition: Any, part: Part | None, wanted: list[int], fi
     cached = fingerprint is not None and steps is not None and settings is not None
     items: Any = partition.open() if cached or part is None or part.chosen is not None else None
     if cached:
-        steps.remember(items, fingerprint)
         settings |= {"on_error": reading.on_error, "wanted": wanted, "learned": vectorizer.fingerprint()}
         settings["pooled"] = reading.pooled
-        held = steps.load("histograms", items, settings, "histograms")
+        held = steps.load("histograms", fingerprint, settings, "histograms")
         if held is not None:
             return replace(_kept(Histograms.unpack(held, items), keep), cached=True)
     try:
@@ -319,7 +318,7 @@ def _count(shared: Any, partition: Any, part: Part | None, wanted: list[int], fi
     except NothingReadError as error:
         return Part(keep([(sp.csr_array((0, 0)), [])]), np.empty(0, np.intp), error.skipped)
     if cached:
-        steps.save("histograms", items, settings, found.pack(items))
+        steps.save("histograms", fingerprint, settings, found.pack(items))
     return _kept(found, keep)
 
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from bagwise.app.training.known_items import KnownItems
 from bagwise.app.training.parts import count_parts
 from bagwise.app.training.relabelling import read_relabelling, relabelled
 from bagwise.app.training.rows import PartedRows, exceeds, sample_items
+from bagwise.app.training.seen import item_hashes
 from bagwise.codebooks.pyramids import WordLayout
 from bagwise.distributed.executors import Executor
 from bagwise.errors import BagwiseError, argument, parameter_name
@@ -67,7 +69,7 @@ class WordData:
     rows: PartedRows | None = None  # histograms of all items, if those here are a sample of them
     n_learned_from: int | None = None  # items that words were learned from, if not all
     pooled: NDArray[np.float32] | None = None  # what a network averages over each image, for a baseline
-    hashes: tuple[NDArray[np.int64], int] | None = None  # see `AddedWords`
+    known_hashes: tuple[NDArray[np.int64], int] | None = None  # see `AddedWords`
 
     @property
     def n_words(self) -> int:
@@ -87,6 +89,11 @@ class WordData:
     def layout(self) -> WordLayout:
         """The columns of histograms."""
         return self.vectorizer.layout
+
+    @cached_property
+    def item_hashes(self) -> NDArray[np.int64]:
+        """Hashes of the words of each item, see `item_hashes`."""
+        return item_hashes(self.histograms)
 
     def whole(self) -> Any:
         """Return histograms of whole items, see `WordLayout.whole`."""
@@ -277,7 +284,7 @@ def _added(known: KnownItems, collection: Collection, options: FitOptions, execu
     log.notes.append(added.note)
     read = collection if len(found.kept) == len(collection) else collection[found.kept]
     about = (read, found.matrix, known.model.vectorizer, found.skipped, found.samples)
-    return WordData(*about, hashes=added.hashes)
+    return WordData(*about, known_hashes=added.hashes)
 
 
 def vectorize(

@@ -36,14 +36,18 @@ def versions() -> dict[str, str]:
 
 
 def provenance_of(data: WordData, codes: NDArray[np.int64] | None, classes: tuple[str, ...]) -> dict[str, Any]:
-    """Return facts about the data of a fit, as JSON values: the same for the same data and versions, at any time."""
+    """Return facts about the data of a fit, as JSON values: the same for the same data and versions, at any time.
+
+    There is no hash of the content of a sample, and of items of a model, whose counts are not known any more.
+    """
+    counted = data.rows is None and data.known_hashes is None
     counts = {} if codes is None else {classes[k]: n for k, n in sorted(Counter(codes.tolist()).items())}
     return {
         "source": data.collection.source.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1],
         "n_items": len(data.collection),
         "n_skipped": len(data.skipped),
         "class_counts": counts,
-        "content_hash": content_hash(data.collection, data.histograms),
+        **({"content_hash": content_hash(data.collection, data.item_hashes)} if counted else {}),
         "versions": versions(),
         **_date(),
     }

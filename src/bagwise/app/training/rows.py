@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from bagwise._utils.hashing import hash_names
 from bagwise._utils.memory import parse_size
+from bagwise.app.modalities.steps import hash_arrays
 from bagwise.app.modalities.vectorizers import Part, Progress, group_features
 from bagwise.app.options import FitOptions
 from bagwise.app.training.few_labels import Unlabelled, train_with_groups
@@ -318,6 +319,11 @@ class Rows:
     def n_words(self) -> int:
         """Size of the vocabulary."""
         return int(self.merged.shape[1])
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The hash of all that the words of these items depend on, for results in a cache."""
+        return hash_arrays(self.inputs)
 
     def __getitem__(self, items: NDArray[np.intp]) -> Rows:
         """Return some rows of the block in this process."""

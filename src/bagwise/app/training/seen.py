@@ -37,7 +37,8 @@ def item_hashes(histograms: Any) -> NDArray[np.int64]:
     >>> bool(one == same), bool(one == other), int(none)
     (True, False, 0)
     """
-    rows = _sorted_rows(histograms)
+    rows = sp.csr_array(histograms)
+    rows = rows if rows.has_sorted_indices else rows.sorted_indices()
     columns, values = rows.indices.astype("<i8"), rows.data.astype("<f4")
     hashes = np.zeros(rows.shape[0], np.int64)
     for k, (start, end) in enumerate(zip(rows.indptr[:-1].tolist(), rows.indptr[1:].tolist(), strict=True)):
@@ -49,9 +50,8 @@ def item_hashes(histograms: Any) -> NDArray[np.int64]:
     return hashes
 
 
-def distinct_hashes(histograms: Any) -> tuple[NDArray[np.int64], int, int]:
+def distinct_hashes(hashes: NDArray[np.int64]) -> tuple[NDArray[np.int64], int, int]:
     """Return the hashes of items with words, each once, in ascending order; how many are copies, or have no words."""
-    hashes = item_hashes(histograms)
     distinct = np.unique(hashes[hashes != 0])
     n_empty = int((hashes == 0).sum())
     return distinct, len(hashes) - n_empty - len(distinct), n_empty
@@ -72,20 +72,13 @@ def notes_on_copies(n_copies: int, n_empty: int, n_items: int, modality: str, va
     return notes
 
 
-def content_hash(collection: Collection, histograms: Any) -> str:
-    """Hash ids, labels and histograms of items."""
+def content_hash(collection: Collection, hashes: NDArray[np.int64]) -> str:
+    """Hash ids, labels and words of items; `hashes` are those of `item_hashes`."""
     digest = hashlib.blake2b(digest_size=16)
     for one in zip(collection.ids, collection.label_sets, strict=True):
         digest.update(repr(one).encode("utf-8", "surrogatepass"))
-    rows = _sorted_rows(histograms)
-    for array in (rows.indptr.astype(np.int64), rows.indices.astype(np.int64), rows.data.astype(np.float32)):
-        digest.update(array.tobytes())
+    digest.update(hashes.astype("<i8").tobytes())
     return digest.hexdigest()
-
-
-def _sorted_rows(histograms: Any) -> sp.csr_array:
-    rows = sp.csr_array(histograms)
-    return rows if rows.has_sorted_indices else rows.sorted_indices()
 
 
 @dataclass(frozen=True)
@@ -110,6 +103,17 @@ class SeenItems:
     compared: NDArray[np.bool_]
     exact: bool
     all_of_them: bool = False
+
+    @classmethod
+    def training(cls, ids: Sequence[str]) -> SeenItems:
+        """Return those of the items that a model was learned from."""
+        every = np.ones(len(ids), np.bool_)
+        return cls(ids, every, every, exact=True, all_of_them=True)
+
+    def joined(self, other: SeenItems) -> SeenItems:
+        """Return the same of the items of both."""
+        seen, compared = (np.concatenate(pair) for pair in ((self.seen, other.seen), (self.compared, other.compared)))
+        return SeenItems([*self.ids, *other.ids], seen, compared, self.exact and other.exact)
 
     @property
     def n_seen(self) -> int:
@@ -204,22 +208,23 @@ def seen_items(model: Model, collection: Collection, histograms: Any) -> SeenIte
     >>> print(seen_items(model, new, new.X).sentence())
     1 of 2 items is exactly in the training data: x.
     """
-    same = model.provenance.get("content_hash") == content_hash(collection, histograms)
-    if model.item_hashes is None and not same:
+    content = model.provenance.get("content_hash")
+    if model.item_hashes is None and content is None:
         return None
-    n_items = len(collection)
-    if same:
-        every = np.ones(n_items, np.bool_)
-        return SeenItems(collection.ids, every, every, exact=True, all_of_them=True)
-    return SeenItems(collection.ids, *compare_hashes(model, histograms))
+    hashes = item_hashes(histograms)
+    if content is not None and content == content_hash(collection, hashes):
+        return SeenItems.training(collection.ids)
+    return None if model.item_hashes is None else SeenItems(collection.ids, *compare_hashes(model, hashes))
 
 
-def compare_hashes(model: Model, histograms: Any) -> tuple[NDArray[np.bool_], NDArray[np.bool_], bool]:
-    """Return `seen`, `compared` and `exact` of `SeenItems`, for a model with hashes of its training items."""
+def compare_hashes(model: Model, hashes: NDArray[np.int64]) -> tuple[NDArray[np.bool_], NDArray[np.bool_], bool]:
+    """Return `seen`, `compared` and `exact` of `SeenItems`, for a model with hashes of its training items.
+
+    `hashes` are those of `item_hashes`, of other items.
+    """
     known = model.item_hashes
     assert known is not None
     exact = len(known) == model.provenance.get("n_hashed", len(known))
-    hashes = item_hashes(histograms)
     compared = hashes != 0
     if not exact:
         compared &= hashes <= known[-1]

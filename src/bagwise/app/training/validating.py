@@ -77,16 +77,17 @@ def validate(
     rows = rows.sample or rows
     codes = rows.codes
     assert codes is not None
-    given, settings = rows.inputs, settings_of(rows, sizes, method, options) | {"validated": True}
-    splits = folds_of(codes, options)
-    found = None if steps is None else steps.load("errors", given, settings, f"errors of {method.criterion}")
-    if found is not None:
-        top = TopClasses(*(found[name] for name in _TOP))
-        calibration = dict(zip(sizes, found["calibration"].tolist(), strict=True))
+    settings, splits, cached = settings_of(rows, sizes, method, options), folds_of(codes, options), None
+    settings["validated"] = True
+    if steps is not None:
+        cached = steps.load("errors", rows.fingerprint, settings, f"errors of {method.criterion}")
+    if cached is not None:
+        top = TopClasses(*(cached[name] for name in _TOP))
+        calibration = dict(zip(sizes, cached["calibration"].tolist(), strict=True))
         folds = [
-            Fold(test, LearnedGroups.unpack(found, rows.n_words, f"fold {k} ")) for k, (_, test) in enumerate(splits)
+            Fold(test, LearnedGroups.unpack(cached, rows.n_words, f"fold {k} ")) for k, (_, test) in enumerate(splits)
         ]
-        return Validation(PathErrors(**from_json(found["path"])), top, calibration, tuple(folds))
+        return Validation(PathErrors(**from_json(cached["path"])), top, calibration, tuple(folds))
     observe = HeldOutScores(codes, rows.n_classes, sizes)
     n_threads = min(effective_n_jobs(options.n_jobs), len(splits))
     alone = options.with_changes(n_jobs=1, cache=None)
@@ -108,7 +109,7 @@ def validate(
         kept = {"path": to_json(path.to_dict()), "calibration": np.array(list(calibration.values()))}
         for k, fold in enumerate(folds):
             kept |= fold.learned.pack(f"fold {k} ")
-        steps.save("errors", given, settings, kept | dict(zip(_TOP, observe.top.arrays, strict=True)))
+        steps.save("errors", rows.fingerprint, settings, kept | dict(zip(_TOP, observe.top.arrays, strict=True)))
     return Validation(path, observe.top, calibration, tuple(folds))
 
 
