@@ -224,7 +224,7 @@ MUTANTS = [
     ),
     Mutant(
         "index: changes of two processes undo each other",
-        "app/index/index_changes.py",
+        "_io/locks.py",
         "with locked(path, waiting=waiting):",
         "if True:",
         "app/index/test_index_changes.py -k same_time",
@@ -354,15 +354,15 @@ MUTANTS = [
     Mutant(
         "explanation: words of all cells share the feature of the first",
         "app/model/explanation.py",
-        "own = cells * n + model.lookup[words]",
-        "own = 0 * cells + model.lookup[words]",
+        "features = cells * n + model.lookup[words]",
+        "features = 0 * cells + model.lookup[words]",
         "app/model/test_explanation.py",
     ),
     Mutant(
         "calibration: scores of two classes have the wrong sign",
         "app/training/calibration.py",
-        "np.stack([-given.ravel(), given.ravel()], axis=1)",
-        "np.stack([given.ravel(), -given.ravel()], axis=1)",
+        "np.stack([-values.ravel(), values.ravel()], axis=1)",
+        "np.stack([values.ravel(), -values.ravel()], axis=1)",
         "app/training/test_calibration.py",
     ),
     Mutant(
@@ -390,8 +390,8 @@ MUTANTS = [
     Mutant(
         "the first baseline is not the strongest",
         "app/training/baselines.py",
-        'features.shape[1]))\n    return sorted(found, key=lambda one: float(one["error"]))\n',
-        "features.shape[1]))\n    return found\n",
+        'features.shape[1]))\n    return sorted(baselines, key=lambda one: float(one["error"]))\n',
+        "features.shape[1]))\n    return baselines\n",
         "app/training/test_baselines.py -k folds",
     ),
     Mutant(

@@ -277,7 +277,7 @@ MERGING = [
     Mutant(
         "map: no weight is added to the edges",
         "app/index/item_map.py",
-        "    constant = own.mean() / n\n",
+        "    constant = sums.mean() / n\n",
         "    constant = 0.0 / n\n",
         "app/index/test_item_map.py",
     ),
@@ -325,8 +325,8 @@ MERGING = [
     ),
     Mutant(
         "steering: a file that another program changed is overwritten",
-        "app/explorer/editor.py",
-        "if found != self._stamp:",
+        "_io/locks.py",
+        "if stamp != self._stamp:",
         "if self._stamp is None:",
         "app/explorer/test_steering.py",
     ),
@@ -354,8 +354,8 @@ MERGING = [
     Mutant(
         "cross-validation: words are merged on the test samples as well",
         "merging/path.py",
-        "merged = clone(merger).fit(merge_on[train], y[train], **own)",
-        "merged = clone(merger).fit(merge_on, y, **(merge_params or {}))",
+        "merged = clone(merger).fit(X[train], y[train], **of_train)",
+        "merged = clone(merger).fit(X, y, **(merge_params or {}))",
         "merging/test_word_merger_cv.py",
     ),
     Mutant(

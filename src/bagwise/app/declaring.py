@@ -346,13 +346,13 @@ def takes_options(table: Any) -> Callable[[Callable[..., _T]], Callable[..., _T]
 
     def decorate(function: Callable[..., _T]) -> Callable[..., _T]:
         signature = inspect.signature(function)
-        own = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+        parameters = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
         named = [
             inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=one.type)
             for one in fields(table)
         ]
-        positional = [one for one in own if one.kind is not inspect.Parameter.KEYWORD_ONLY]
-        others = [one for one in own if one.kind is inspect.Parameter.KEYWORD_ONLY]
+        positional = [one for one in parameters if one.kind is not inspect.Parameter.KEYWORD_ONLY]
+        others = [one for one in parameters if one.kind is inspect.Parameter.KEYWORD_ONLY]
         function.__signature__ = signature.replace(parameters=[*positional, *named, *others])  # type: ignore[attr-defined]
         return documented(function, table)
 

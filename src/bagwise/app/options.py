@@ -547,12 +547,12 @@ class FitOptions:
                 raise OptionError(name, str(error)) from error
 
     @classmethod
-    def from_mapping(cls, given: Mapping[str, Any], where: str = "options") -> FitOptions:
+    def from_mapping(cls, values: Mapping[str, Any], where: str = "options") -> FitOptions:
         """Build options from names of parameters and values; `where` is the origin of the options, for errors."""
-        for name in given:
+        for name in values:
             if name not in options_of(cls):
                 raise unknown_name(f"option in {where}", name, options_of(cls))
-        return cls(**given)
+        return cls(**values)
 
     @property
     def asked_groups(self) -> int | None:
@@ -655,20 +655,20 @@ def read_config(path: str | os.PathLike[str], table: type[FitOptions] = FitOptio
         raise BagwiseError(f"The configuration {shown} cannot be read: {error}") from error
     except (ValueError, RecursionError) as error:  # also for numbers of thousands of digits
         raise BagwiseError(f"The configuration {shown} is not valid TOML: {error}") from error
-    given = content.get("fit", content)
+    section = content.get("fit", content)
     nested = ["fit"]
-    if isinstance(given, dict):
-        nested = [name for name, value in given.items() if isinstance(value, dict) and name != "limits"]
+    if isinstance(section, dict):
+        nested = [name for name, value in section.items() if isinstance(value, dict) and name != "limits"]
     if nested:
         raise BagwiseError(
             f"The configuration {shown} has a table or value {nested[0]!r} that is not known. "
             "Accepted: options such as groups = 50, at the top or in a table [fit], and a table of limits."
         )
     known = {one.config: name for name, one in options_of(table).items() if one.config}
-    for name in given:
+    for name in section:
         if name not in known:
             raise unknown_name(f"option in {shown}", name, known)
-    parameters = {known[name]: value for name, value in given.items()}
+    parameters = {known[name]: value for name, value in section.items()}
     try:
         table(**parameters)
     except OptionError as error:

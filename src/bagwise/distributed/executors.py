@@ -134,7 +134,7 @@ class LocalExecutor(Executor):
         done, total, results = 0, sum(counts), []
         if step:
             self.progress(step, 0, total)
-        calls = map_in_order(lambda given: function(*given), zip(*parts, strict=True), n_threads)
+        calls = map_in_order(lambda arguments: function(*arguments), zip(*parts, strict=True), n_threads)
         for count, result in zip(counts, calls, strict=True):
             results.append(result)
             done += count
@@ -151,19 +151,19 @@ class LocalExecutor(Executor):
         sizes: Sequence[int] | None = None,
     ) -> Any:
         """Map and reduce, and return the value. Neighbours are joined as soon as there are two: few are held."""
-        held: list[tuple[int, Any]] = []  # how many parts each is of, powers of two
+        joined: list[tuple[int, Any]] = []  # how many parts each is of, powers of two
 
-        def add(*given: Any) -> None:
-            held.append((1, function(*given)))
-            while len(held) > 1 and held[-1][0] == held[-2][0]:
-                (count, one), (_, other) = held[-2:]
-                held[-2:] = [(2 * count, join(one, other))]
+        def add(*arguments: Any) -> None:
+            joined.append((1, function(*arguments)))
+            while len(joined) > 1 and joined[-1][0] == joined[-2][0]:
+                (count, one), (_, other) = joined[-2:]
+                joined[-2:] = [(2 * count, join(one, other))]
 
         self.map(add, *parts, step=step, sizes=sizes)
-        while len(held) > 1:
-            (_, one), (_, other) = held[-2:]
-            held[-2:] = [(0, join(one, other))]
-        return held[0][1]
+        while len(joined) > 1:
+            (_, one), (_, other) = joined[-2:]
+            joined[-2:] = [(0, join(one, other))]
+        return joined[0][1]
 
     def gather(self, handles: Sequence[Any]) -> list[Any]:
         """Return the values."""
@@ -185,15 +185,15 @@ class _InMemory:
         self._limit, self._n_bytes, self._lock = limit, 0, Lock()
 
     def __call__(self, batches: Iterable[Any]) -> Iterable[Any]:
-        held, n_bytes, rest = _Held(), 0, iter(batches)
+        kept, n_bytes, rest = _Held(), 0, iter(batches)
         for batch in rest:
-            held.append(batch)
+            kept.append(batch)
             n_bytes += _size_of(batch)
             if self._n_bytes + n_bytes > self._limit:
-                return Spilled(chain(held, rest))
+                return Spilled(chain(kept, rest))
         self._add(n_bytes)
-        weakref.finalize(held, self._add, -n_bytes)
-        return held
+        weakref.finalize(kept, self._add, -n_bytes)
+        return kept
 
     def _add(self, n_bytes: int) -> None:
         with self._lock:
@@ -245,9 +245,9 @@ class DaskExecutor(Executor):
             return self.client.map(function, *parts, pure=False)
         return [
             self.client.submit(
-                function, *given, pure=False, workers=workers[k % len(workers)], allow_other_workers=True
+                function, *arguments, pure=False, workers=workers[k % len(workers)], allow_other_workers=True
             )
-            for k, given in enumerate(zip(*parts, strict=True))
+            for k, arguments in enumerate(zip(*parts, strict=True))
         ]
 
     def map_reduce(
@@ -475,10 +475,10 @@ class Spilled:
 
 
 def _received(n_batches: int, content: NDArray[np.uint8]) -> Spilled:
-    held = Spilled(())
-    held.n_batches = n_batches
-    content.tofile(held.path)
-    return held
+    spilled = Spilled(())
+    spilled.n_batches = n_batches
+    content.tofile(spilled.path)
+    return spilled
 
 
 def new_file() -> tuple[Path, Any]:

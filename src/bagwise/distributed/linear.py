@@ -108,11 +108,11 @@ def _line_search(problem: _Problem, W: Any, loss: Any, gradient: Any, diagonal: 
     slopes = (gradient[rest] * moves).sum(axis=1)
     for _ in range(_MOST_HALVINGS):
         trial = W[rest[left]] + steps[left, np.newaxis] * moves[left]
-        found, slope, curvature = problem.at(trial, rest[left])
+        losses, slope, curvature = problem.at(trial, rest[left])
         enough = loss[rest[left]] + _SUFFICIENT * steps[left] * slopes[left]
-        fine = found <= enough + 1e-14 * np.abs(loss[rest[left]])
+        fine = losses <= enough + 1e-14 * np.abs(loss[rest[left]])
         done = rest[left[fine]]
-        W[done], loss[done], gradient[done], diagonal[done] = trial[fine], found[fine], slope[fine], curvature[fine]
+        W[done], loss[done], gradient[done], diagonal[done] = trial[fine], losses[fine], slope[fine], curvature[fine]
         moved = moved or bool(fine.any())
         left = left[~fine]
         if not len(left):
@@ -131,8 +131,8 @@ class _Problem:
         self._n_outputs, self._width = n_outputs, width
         self._costs = _Costs(C, weights, n_outputs == 1)
 
-    def _sum(self, function: Callable[..., Any], given: Any) -> Any:
-        shared = self._executor.share(given)
+    def _sum(self, function: Callable[..., Any], arguments: Any) -> Any:
+        shared = self._executor.share(arguments)
         return self._executor.map_reduce(function, add_all, [shared] * len(self._parts), self._parts)
 
     def at(self, W: Values, outputs: NDArray[np.intp]) -> tuple[Values, Values, Values]:
@@ -177,8 +177,8 @@ class _Costs(NamedTuple):
         """Return the costs of items for each output."""
         if self.weights is None:
             return self.C
-        own = self.C * self.weights[codes][:, np.newaxis]
-        return own if self.two else np.where(signs > 0, own, self.C)
+        costs = self.C * self.weights[codes][:, np.newaxis]
+        return costs if self.two else np.where(signs > 0, costs, self.C)
 
 
 def _scores(X: Any, W: Values) -> Values:
@@ -190,8 +190,8 @@ def _transposed(X: Any, values: Values) -> Values:
     return np.hstack([np.asarray(X.T @ values).T, values.sum(axis=0)[:, np.newaxis]])
 
 
-def _at(given: Any, batches: Any) -> tuple[Values, Values, Values]:
-    W, outputs, costs = given
+def _at(arguments: Any, batches: Any) -> tuple[Values, Values, Values]:
+    W, outputs, costs = arguments
     losses, gradients, diagonals = np.zeros(len(W)), np.zeros_like(W), np.zeros_like(W)
     for X, codes in batches:
         y = costs.signs(codes, outputs)
@@ -203,8 +203,8 @@ def _at(given: Any, batches: Any) -> tuple[Values, Values, Values]:
     return losses, gradients, diagonals
 
 
-def _times_hessian(given: Any, batches: Any) -> tuple[Values]:
-    W, V, outputs, costs = given
+def _times_hessian(arguments: Any, batches: Any) -> tuple[Values]:
+    W, V, outputs, costs = arguments
     total = np.zeros_like(W)
     for X, codes in batches:
         both, y = _scores(X, np.vstack([W, V])), costs.signs(codes, outputs)

@@ -95,9 +95,9 @@ class SearchedByWorkers:
             raise BagwiseError("The index is empty; add histograms before searching.")
         starts, queries = list(range(0, n, _BLOCKS)), self._executor.share(Q)
         shared = [self._open] * len(starts), starts, [queries] * len(starts), [k] * len(starts)
-        found = self._executor.map(_search, *shared, step="Searching", fixed=True)
+        hits = self._executor.map(_search, *shared, step="Searching", fixed=True)
         nearest = partial(_nearest, k, self.larger_is_nearer)
-        return self._executor.gather([self._executor.reduce(nearest, found)])[0]
+        return self._executor.gather([self._executor.reduce(nearest, hits)])[0]
 
 
 @lru_cache(maxsize=4)

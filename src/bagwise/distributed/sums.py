@@ -57,8 +57,10 @@ class Chunks:
         if isinstance(X, (list, tuple)):
             strange = next((k for k, chunk in enumerate(X) if not is_lazy(chunk)), None)
             if strange is not None or not X:
-                found = f"a {type(X[strange]).__name__} as chunk {strange}" if strange is not None else "an empty list"
-                raise BagwiseError(f"A list of chunks must have dask.delayed objects only; got {found}.")
+                strange_one = (
+                    f"a {type(X[strange]).__name__} as chunk {strange}" if strange is not None else "an empty list"
+                )
+                raise BagwiseError(f"A list of chunks must have dask.delayed objects only; got {strange_one}.")
             return cls([[chunk] for chunk in X], None, None, dense=False)
         if not is_dask_array(X):
             raise BagwiseError(
@@ -139,8 +141,8 @@ def _limit(memory_limit: Limit) -> tuple[int | None, str]:
         return int(min(limits)) if limits else None, origin
     if not worker.memory_manager.memory_limit:
         return free
-    own = int(worker.memory_manager.memory_limit / max(worker.state.nthreads, 1))
-    return (own, origin) if free[0] is None or own < free[0] else free
+    of_thread = int(worker.memory_manager.memory_limit / max(worker.state.nthreads, 1))
+    return (of_thread, origin) if free[0] is None or of_thread < free[0] else free
 
 
 def number_labels(y: Any, chunks: Chunks, classes: Any) -> tuple[NDArray[Any], list[Any]]:
@@ -234,20 +236,20 @@ def _check_classes(names: NDArray[Any]) -> NDArray[Any]:
 
 def _class_numbers(labels: Any, names: NDArray[Any], number: int | None) -> NDArray[np.intp]:
     """Give the class code of each label; `number` is that of the chunk, for the message."""
-    found = _as_labels(labels)
-    if len(found) == 0:
+    values = _as_labels(labels)
+    if len(values) == 0:
         return np.empty(0, dtype=np.intp)
-    if (names.dtype.kind in "USO") != (found.dtype.kind in "USO"):
-        raise BagwiseError(f"y has labels of type {found.dtype}, but `classes` are {names.dtype}. Use the same names.")
-    if "O" in (names.dtype.kind, found.dtype.kind):
-        _different(np.concatenate([names, found]))  # raises for labels that cannot be compared
+    if (names.dtype.kind in "USO") != (values.dtype.kind in "USO"):
+        raise BagwiseError(f"y has labels of type {values.dtype}, but `classes` are {names.dtype}. Use the same names.")
+    if "O" in (names.dtype.kind, values.dtype.kind):
+        _different(np.concatenate([names, values]))  # raises for labels that cannot be compared
     order = np.argsort(names)
-    place = np.minimum(np.searchsorted(names, found, sorter=order), len(names) - 1)
-    codes = order[place]
-    unknown = names[codes] != found
+    nearest = np.minimum(np.searchsorted(names, values, sorter=order), len(names) - 1)
+    codes = order[nearest]
+    unknown = names[codes] != values
     if np.any(unknown):
         where = "" if number is None else f" (chunk {number})"
-        raise BagwiseError(f"y has the label {found[unknown].tolist()[0]!r}{where}, which is not one of `classes`.")
+        raise BagwiseError(f"y has the label {values[unknown].tolist()[0]!r}{where}, which is not one of `classes`.")
     return codes.astype(np.intp)
 
 
@@ -303,19 +305,19 @@ def read_chunk(
     return X
 
 
-def _check_rows(found: int, declared: float | None, number: int) -> None:
+def _check_rows(n_rows: int, declared: float | None, number: int) -> None:
     """Raise if a chunk has other rows than declared; None and NaN declare nothing."""
-    if declared is not None and not np.isnan(declared) and found != declared:
+    if declared is not None and not np.isnan(declared) and n_rows != declared:
         raise BagwiseError(
-            f"Chunk {number} has {found} samples, but X says that it has {declared} (X.chunks). Give the shape that "
+            f"Chunk {number} has {n_rows} samples, but X says that it has {declared} (X.chunks). Give the shape that "
             "chunks really have, such as to dask.array.from_delayed, or call X.compute_chunk_sizes()."
         )
 
 
 def check_finite(X: Any, number: int) -> None:
     """Raise if a dense or CSR chunk has NaN or infinity, naming the first."""
-    if (found := first_not_finite(X)) is not None:
-        row, word, value = found
+    if (strange := first_not_finite(X)) is not None:
+        row, word, value = strange
         raise BagwiseError(
             f"Chunk {number} has {value} in its row {row}, word {word}. Only finite numbers can be summed: drop the "
             "sample or impute the value."
@@ -425,9 +427,9 @@ def clustered_statistics(X: Any, criterion: Clusters, memory_limit: Limit = None
     ends = np.cumsum(sizes)
     chosen = sampled_rows(int(ends[-1]), criterion.random_state)
     cuts = np.searchsorted(chosen, np.concatenate([[0], ends]))
-    own = [chosen[a:b] - (end - size) for a, b, end, size in zip(cuts[:-1], cuts[1:], ends, sizes, strict=True)]
+    of_each = [chosen[a:b] - (end - size) for a, b, end, size in zip(cuts[:-1], cuts[1:], ends, sizes, strict=True)]
     take = delayed(operator.getitem, pure=False)
-    taken = delayed([take(part, rows) for part, rows in zip(parts, own, strict=True)]).compute()
+    taken = delayed([take(part, rows) for part, rows in zip(parts, of_each, strict=True)]).compute()
     sample = canonical(sp.csr_array(sp.vstack(taken, format="csr"))) if sp.issparse(taken[0]) else np.vstack(taken)
     if sample.shape[0] == 0:
         raise BagwiseError("X has no samples.")
@@ -565,21 +567,21 @@ def _over_chunks(
     chunks: Chunks,
     result: ResultSize,
     memory_limit: Limit,
-    own: Sequence[tuple[Any, ...]] | None = None,
+    of_each: Sequence[tuple[Any, ...]] | None = None,
     **common: Any,
 ) -> Any:
-    """Build the graph: a result for each chunk, from the chunk and its entry of `own`; then their sum."""
+    """Build the graph: a result for each chunk, from the chunk and its entry of `of_each`; then their sum."""
     leaf = delayed_function()(_of_chunk, pure=False)
     parts = []
     for number, blocks in enumerate(chunks.blocks):
         n_rows = None if chunks.sizes is None else chunks.sizes[number]
         chunk = (blocks, number, n_rows, chunks.width, result, memory_limit)
-        parts.append(leaf(function, chunk, *(() if own is None else own[number]), **common))
+        parts.append(leaf(function, chunk, *(() if of_each is None else of_each[number]), **common))
     return add_up(parts)
 
 
-def _of_chunk(function: Callable[..., Any], chunk: tuple[Any, ...], *own: Any, **common: Any) -> Any:
-    return function(read_chunk(*chunk), *own, **common)
+def _of_chunk(function: Callable[..., Any], chunk: tuple[Any, ...], *arguments: Any, **common: Any) -> Any:
+    return function(read_chunk(*chunk), *arguments, **common)
 
 
 def check_can_be_pooled(X: Any) -> None:

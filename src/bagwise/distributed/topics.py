@@ -94,10 +94,10 @@ def fit_topics(
         for start in range(0, len(parts), per_batch):
             now = delayed(state, pure=False)
             batch = [infer(part, now, training) for part in parts[start : start + per_batch]]
-            found = add_up(batch, join=_add).compute()
-            if found.n_documents:
-                seen += int(found.n_documents)
-                state = online_update(state, found, training, max(total, 1))
+            sums = add_up(batch, join=_add).compute()
+            if sums.n_documents:
+                seen += int(sums.n_documents)
+                state = online_update(state, sums, training, max(total, 1))
     model._store(state, [], seen, "online")
     if hasattr(model, "bound_"):
         del model.bound_  # that of the topics before

@@ -132,7 +132,7 @@ def test_groups_are_named_as_by_the_model(space, word):
         described = cut.model.describe_groups()
         assert [cut.title(k) for k in range(n)] == [one.title for one in described]
         assert len({one.title for one in described}) == n
-        assert all(one.title.startswith(one.name if one.given else ", ".join(one.words[:3])) for one in described)
+        assert all(one.title.startswith(one.name if one.is_named else ", ".join(one.words[:3])) for one in described)
 
 
 def test_what_pages_ask_first_is_prepared(explored):

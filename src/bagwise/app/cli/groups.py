@@ -134,7 +134,7 @@ def _print_overview(session: Session, found: list[Any], model: Any) -> None:
     heads += ["class", "weight"] if has_classes else []
     rows = []
     for one in found:
-        name = one.name if one.given or not named else shortened(", ".join(one.words[:_FIRST_WORDS]), _WIDTH)
+        name = one.name if one.is_named or not named else shortened(", ".join(one.words[:_FIRST_WORDS]), _WIDTH)
         row: list[object] = [one.number, shortened(name, _WIDTH), f"{len(one.words):,}"]
         row += [f"{one.total:,.0f}"] if has_totals else []
         row += [shortened(one.class_name, _NAME_WIDTH), f"{one.class_weight:.2f}"] if has_classes else []

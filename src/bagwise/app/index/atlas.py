@@ -56,8 +56,8 @@ def write_atlas(index: ItemIndex, path: str | os.PathLike[str], *, source: Any =
     size = None if answers is None else answers.nearest(index.model.n_groups)
     if answers is not None and size is not None:
         classes = index.model.classes
-        found = [classes[k] for k in answers.top.at(size).predicted.tolist()]
-        columns["prediction"] = arrow.array(found, arrow.string())
+        predicted = [classes[k] for k in answers.top.at(size).predicted.tolist()]
+        columns["prediction"] = arrow.array(predicted, arrow.string())
     if MODALITIES[index.model.modality].readable and texts:
         columns["text"] = arrow.array(_texts(index, source), arrow.string())
     elif MODALITIES[index.model.modality].has_files and index.source:

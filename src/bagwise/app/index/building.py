@@ -103,7 +103,7 @@ def build_index(
     skipped = [*counted.skipped, *([] if isinstance(source, Collection) else collection.skipped)]
     kept, ends = collection[counted.kept], np.cumsum(counted.n_rows)[:-1]
     ids, labels = (np.split(np.array(some, dtype=object), ends) for some in (kept.ids, first_labels(kept)))
-    names = [(some.tolist(), own.tolist()) for some, own in zip(ids, labels, strict=True)]
+    names = [(some.tolist(), named.tolist()) for some, named in zip(ids, labels, strict=True)]
     with tempfile.TemporaryDirectory(prefix="bagwise-") as folder:
         parts = _parts(model, executor, counted.rows, names, by, metric)
         _joined(model, parts, Path(folder), collection, chosen).save(path)
@@ -126,7 +126,7 @@ def index_of_parted_fit(
     assert rows is not None
     ends = np.cumsum(rows.counted.n_rows)[:-1]
     ids, labels = (np.split(np.array(some, dtype=object), ends) for some in (rows.ids, rows.labels))
-    names = [(some.tolist(), own.tolist()) for some, own in zip(ids, labels, strict=True)]
+    names = [(some.tolist(), named.tolist()) for some, named in zip(ids, labels, strict=True)]
     parts = _parts(model, rows.executor, rows.counted.rows, names, "auto", None, training=True)
     if evaluation is not None:
         tested = ItemIndex.build(model, evaluation.collection, evaluation.histograms, seen=evaluation.seen)
@@ -182,27 +182,29 @@ def _joined(
     model: Model, parts: Iterator[ItemIndex], folder: Path, collection: Collection, options: FitOptions
 ) -> ItemIndex:
     """Join the indexes of partitions; blocks that are full are moved to files of `folder`."""
-    features, held, classes = None, [], []
+    features, without_features, classes = None, [], []
     for part in parts:
         features = BagIndex(part.metric) if features is None else features
         features.append(part.index)
         features.spill(folder)
         classes += [likely_classes(part)] if isinstance(part.blend, ClassBlend) else []
-        held.append(replace(part, index=BagIndex(part.metric)))
+        without_features.append(replace(part, index=BagIndex(part.metric)))
     assert features is not None
-    first = held[0]
-    blend, answers = first.blend, [one.answers for one in held if one.answers is not None]
+    first = without_features[0]
+    blend, answers = first.blend, [one.answers for one in without_features if one.answers is not None]
     if isinstance(blend, ClassBlend):
-        certainty = np.concatenate([one.blend.certainty for one in held if isinstance(one.blend, ClassBlend)])
+        certainty = np.concatenate(
+            [one.blend.certainty for one in without_features if isinstance(one.blend, ClassBlend)]
+        )
         blend = ClassBlend.from_items(certainty, np.concatenate(classes), len(model.classes), blend.settings)
-    place = as_place(collection.source)
-    there = isinstance(place, Url) or os.path.exists(place)
+    location = as_place(collection.source)
+    there = isinstance(location, Url) or os.path.exists(location)
     return replace(
         first,
         index=features,
-        ids=tuple(chain.from_iterable(one.ids for one in held)),
-        labels=tuple(chain.from_iterable(one.labels for one in held)),
-        source=absolute(place) if there else "",
+        ids=tuple(chain.from_iterable(one.ids for one in without_features)),
+        labels=tuple(chain.from_iterable(one.labels for one in without_features)),
+        source=absolute(location) if there else "",
         reading=reading_of(options),
         blend=blend,
         answers=ItemAnswers.joined(answers) if answers else None,

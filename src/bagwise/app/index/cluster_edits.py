@@ -64,19 +64,19 @@ def edit_clusters(index: ItemIndex, edit: Mapping[str, Any], data: ClusterData |
         renamed = clusters.renamed(number, "" if made["name"] is None else made["name"])
         return replace(renamed, edits=_with(index, clusters, made, np.zeros((0, 2), np.int32)))
     data = _data(index, data)
-    labels, given, n = clusters.labels.copy(), dict(clusters.given_names), len(clusters)
+    labels, given_names, n = clusters.labels.copy(), dict(clusters.given_names), len(clusters)
     if kind == "join_clusters":
         made["clusters"] = numbers = sorted({_number(clusters, one) for one in _listed(made, "clusters")})
         if len(numbers) < 2:
             raise BagwiseError(f"At least two different clusters are joined, got {made['clusters']}.")
         sizes = clusters.sizes
-        own = sorted((number for number in numbers if number in given), key=lambda one: -sizes[one])
-        name = given[own[0]] if own else None  # that of the largest cluster that has one
+        named = sorted((number for number in numbers if number in given_names), key=lambda one: -sizes[one])
+        name = given_names[named[0]] if named else None  # that of the largest cluster that has one
         shifted = numbers_after_join(n, numbers)
         n -= len(numbers) - 1
         labels = np.where(labels >= 0, shifted[labels], -1).astype(np.int32)
-        given = {int(shifted[k]): one for k, one in given.items() if k not in numbers}
-        given |= {} if name is None else {numbers[0]: name}
+        given_names = {int(shifted[k]): one for k, one in given_names.items() if k not in numbers}
+        given_names |= {} if name is None else {numbers[0]: name}
         moved = np.flatnonzero(np.isin(clusters.labels, numbers[1:]))
     elif kind == "split_cluster":
         from bagwise.clustering import cluster_rows  # deferred: with scikit-learn
@@ -94,7 +94,7 @@ def edit_clusters(index: ItemIndex, edit: Mapping[str, Any], data: ClusterData |
         labels[moved] = n if made["to"] is None else made["to"]
         n += made["to"] is None
     before = np.stack([moved, clusters.labels[moved]], axis=1).astype(np.int32)
-    return _described(index, labels, n, given, data, _with(index, clusters, made, before))
+    return _described(index, labels, n, given_names, data, _with(index, clusters, made, before))
 
 
 def undo_cluster_edit(index: ItemIndex, data: ClusterData | None = None) -> ItemClusters:
@@ -177,12 +177,12 @@ def measure_clusters(index: ItemIndex, data: ClusterData | None = None) -> Clust
     sums, sizes = _sums(rows, labels, len(clusters)), np.bincount(labels, minlength=len(clusters))
     wrong = np.zeros(len(rows), np.bool_)
     for fold in range(_FOLDS):
-        own = folds == fold
-        left = sizes - np.bincount(labels[own], minlength=len(clusters))
-        centers = (sums - _sums(rows[own], labels[own], len(clusters))) / np.maximum(left, 1)[:, np.newaxis]
-        scores = rows[own] @ centers.T - 0.5 * (centers**2).sum(axis=1)
+        tested = folds == fold
+        left = sizes - np.bincount(labels[tested], minlength=len(clusters))
+        centers = (sums - _sums(rows[tested], labels[tested], len(clusters))) / np.maximum(left, 1)[:, np.newaxis]
+        scores = rows[tested] @ centers.T - 0.5 * (centers**2).sum(axis=1)
         scores[:, left == 0] = -np.inf
-        wrong[own] = scores.argmax(axis=1) != labels[own]
+        wrong[tested] = scores.argmax(axis=1) != labels[tested]
     error = float(wrong.mean()) if len(wrong) else 0.0
     centers = sums / np.maximum(sizes, 1)[:, np.newaxis]
     whole = float(((rows - rows.mean(axis=0)) ** 2).sum()) if len(rows) else 0.0
@@ -229,10 +229,10 @@ def _number(clusters: ItemClusters, number: Any) -> int:
 
 
 def _listed(edit: Mapping[str, Any], name: str) -> Sequence[Any]:
-    given = edit[name]
-    if not isinstance(given, list):
-        raise BagwiseError(f"{name} must be a list; got {given!r:.100}.")
-    return given
+    values = edit[name]
+    if not isinstance(values, list):
+        raise BagwiseError(f"{name} must be a list; got {values!r:.100}.")
+    return values
 
 
 def _moved(index: ItemIndex, clusters: ItemClusters, edit: dict[str, Any]) -> NDArray[np.intp]:
@@ -283,7 +283,7 @@ def _described(
     index: ItemIndex,
     labels: NDArray[np.int32],
     n: int,
-    given: Mapping[int, str],
+    given_names: Mapping[int, str],
     data: ClusterData,
     edits: tuple[ClusterEdit, ...],
 ) -> ItemClusters:
@@ -292,20 +292,20 @@ def _described(
 
     clusters = _clusters(index)
     known = labels >= 0
-    own, rows = labels[known].astype(np.intp), data.features[known].astype(np.float64)
-    centers = _sums(rows, own, n) / np.maximum(np.bincount(own, minlength=n), 1)[:, np.newaxis]
-    certainty = center_probabilities(rows, centers, clusters.sharpness)[np.arange(len(own)), own]
+    known_labels, rows = labels[known].astype(np.intp), data.features[known].astype(np.float64)
+    centers = _sums(rows, known_labels, n) / np.maximum(np.bincount(known_labels, minlength=n), 1)[:, np.newaxis]
+    certainty = center_probabilities(rows, centers, clusters.sharpness)[np.arange(len(known_labels)), known_labels]
     made = ItemClusters.of(
         index.model,
         data.features,
         data.words,
-        ClusteredRows(own, certainty, centers, clusters.sharpness),
+        ClusteredRows(known_labels, certainty, centers, clusters.sharpness),
         known,
         clusters.method,
         scale=data.scale,
         numbers=clusters.numbers,
         ids=index.ids,
     )
-    names = unique_names(made.names, given)
-    made = replace(made, names=names, given_names=dict(sorted(given.items())), edits=edits)
+    names = unique_names(made.names, given_names)
+    made = replace(made, names=names, given_names=dict(sorted(given_names.items())), edits=edits)
     return made if clusters.agreement is None else made.compared_with(index.labels)

@@ -102,25 +102,25 @@ def history_of_parts(
     moved = tensors.get("cluster_moved", np.zeros((0, 2), np.int32))
     if not isinstance(header, list) or len(header) > _MOST_EDITS:
         raise BagwiseError(f"its clusters have the edits {header!r:.100}; expected a list of at most {_MOST_EDITS:,}.")
-    found: list[ClusterEdit] = []
+    edits: list[ClusterEdit] = []
     first = 0
     for one in header:
         if not isinstance(one, Mapping) or sorted(one) != sorted(_MEMBERS) or not isinstance(one["edit"], Mapping):
             raise BagwiseError(f"its clusters have the edit {one!r:.100}; expected {', '.join(_MEMBERS)}.")
         if not all(type(one[name]) is int and one[name] >= 0 for name in ("n_moved", "after")):
             raise BagwiseError(f"its clusters have the edit {one!r:.100}; expected numbers from 0.")
-        own = moved[first : first + one["n_moved"]]
+        own_moves = moved[first : first + one["n_moved"]]
         first += one["n_moved"]
         if not isinstance(one["given_names"], Mapping):
             raise BagwiseError(f"its clusters have the given names {one['given_names']!r:.100}.")
-        given = {_cluster(number): name for number, name in one["given_names"].items()}
-        found.append(ClusterEdit(one["edit"], given, own, one["after"]))
+        given_names = {_cluster(number): name for number, name in one["given_names"].items()}
+        edits.append(ClusterEdit(one["edit"], given_names, own_moves, one["after"]))
     if first != len(moved):
         raise BagwiseError(f"its clusters have {len(moved)} moved items; its edits name {first}.")
     n = n_clusters
-    for edit in reversed(found):
+    for edit in reversed(edits):
         n = _checked(edit, n, n_items)
-    return tuple(found)
+    return tuple(edits)
 
 
 def check_name(name: Any, whose: str) -> None:

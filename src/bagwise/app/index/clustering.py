@@ -143,10 +143,10 @@ def cluster_data(index: ItemIndex, histograms: Any = None) -> ClusterData:
     if histograms is not None:
         features, known, scale = cluster_features(model, histograms)
         return ClusterData(features, known, scale, _weighted(index, histograms))
-    held = IndexedWords.of(index)
-    if held is not None:
-        features = _dense(held.features(model, ("l1", "power")))
-        words: Any = held.words(np.ones(len(index), np.bool_))
+    indexed = IndexedWords.of(index)
+    if indexed is not None:
+        features = _dense(indexed.features(model, ("l1", "power")))
+        words: Any = indexed.words(np.ones(len(index), np.bool_))
     elif index.by == "groups" and model.column_shift is None and index.metric == "hellinger":
         blocks = [_dense(block.rows()) for block in index.index.blocks()]
         features, words = np.concatenate([np.zeros((0, model.layout.width(model.n_groups)), np.float32), *blocks]), None
@@ -205,9 +205,9 @@ def with_clusters(
         raise BagwiseError(f"{argument('n_clusters', n_clusters)}, but at most {MOST_CLUSTERS:,} clusters are made.")
     made = partial(_clustered, data, n_clusters, random_state=random_state, n_jobs=n_jobs)
     method = "kmeans" if method == "auto" else method
-    found = made(method)
+    clustered = made(method)
     clusters = ItemClusters.of(
-        index.model, data.features, data.words, found, data.known, method,
+        index.model, data.features, data.words, clustered, data.known, method,
         scale=data.scale, numbers=numbers, ids=index.ids,
     )  # fmt: skip
     return replace(index, clusters=clusters)

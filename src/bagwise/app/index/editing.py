@@ -79,7 +79,7 @@ def with_edited_model(
     index: ItemIndex,
     model: Model,
     words: IndexedWords | CountedWords | None = None,
-    found: Measured | None = None,
+    measured: Measured | None = None,
 ) -> ItemIndex:
     """Return an index with an edited model, and answers where they are known.
 
@@ -94,7 +94,7 @@ def with_edited_model(
         That of the index, with more edits or fewer.
     words : IndexedWords or CountedWords, default=None
         Of the items. None: there are answers only where there are some already.
-    found : Measured, default=None
+    measured : Measured, default=None
         What `Steering.measure` returned for the model, if it has measured it.
     """
     answers = index.answers
@@ -106,7 +106,7 @@ def with_edited_model(
         return replace(changed, answers=original)
     before = {} if original is None else _same_groups(unedited_model(model), model, original)
     n, held_out = model.n_groups, answers.origins == HELD_OUT
-    steered = found if isinstance(found, Steered) and index.folds is not None else None
+    steered = measured if isinstance(measured, Steered) and index.folds is not None else None
     rows = before.copy()
     if index.folds is None or not index.folds.complete or _made_in_folds(index.model) == _made_in_folds(model):
         rows = before | _same_groups(index.model, model, answers)
@@ -123,7 +123,7 @@ def with_edited_model(
     return replace(changed, answers=answers.replaced(rows, protocol, original))
 
 
-def with_head_of(found: Measured | None, model: Model) -> Model:
+def with_head_of(measured: Measured | None, model: Model) -> Model:
     """Return a model with the classifier that was trained for its groups in place of a derived one, if there is one.
 
     One that was trained on labels of a sample only does not take the place of one derived from that of all items.
@@ -132,8 +132,8 @@ def with_head_of(found: Measured | None, model: Model) -> Model:
     derived, of_sample = told.get("derived_head"), told.get("n_sampled", told.get("n_items")) != told.get("n_items")
     if of_sample and not follows:
         return model
-    if isinstance(found, Steered) and derived is not None and derived["n_groups"] == model.n_groups:
-        return found.put_into(model)
+    if isinstance(measured, Steered) and derived is not None and derived["n_groups"] == model.n_groups:
+        return measured.put_into(model)
     return model
 
 
@@ -150,8 +150,8 @@ def _measured(index: ItemIndex, model: Model, histograms: Any) -> ItemIndex:
     """Return an index with an edited model that has the classifier which its folds give it, if it has folds."""
     words = IndexedWords.of(index) if histograms is None else CountedWords(index.model, histograms)
     steering = index.steering(words) if any(edit["edit"] != "rename" for edit in model.edits) else None
-    found = None if steering is None else steering.measure(model)
-    return with_edited_model(index, with_head_of(found, model), words, found)
+    measured = None if steering is None else steering.measure(model)
+    return with_edited_model(index, with_head_of(measured, model), words, measured)
 
 
 def _cluster_data(index: ItemIndex, histograms: Any) -> Any:

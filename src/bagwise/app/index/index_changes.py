@@ -222,6 +222,6 @@ def _extended(index: ItemIndex, histograms: Any) -> ItemMap | None:
         rows = index.blend.rows_alone(*index.blended_parts(histograms), "words")
     else:
         rows = index.plain_rows(histograms)
-    found, numbers = index.index.search(rows, PLACED_BY)
-    found[np.asarray(abs(rows).sum(axis=1)).ravel() == 0] = np.nan  # no words
-    return index.map.placed(found, numbers, index.index.larger_is_nearer)
+    scores, numbers = index.index.search(rows, PLACED_BY)
+    scores[np.asarray(abs(rows).sum(axis=1)).ravel() == 0] = np.nan  # no words
+    return index.map.placed(scores, numbers, index.index.larger_is_nearer)

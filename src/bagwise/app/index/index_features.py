@@ -83,18 +83,18 @@ def features(model: Model, histograms: Any, by: str, metric: str) -> Any:
 
 def weighted_words(model: Model, histograms: Any) -> Any:
     """Return weighted words, with unit norm over all vocabularies that an item has words of."""
-    given = as_histograms(above_shift(model, histograms), model.layout.n_columns)
+    counts = as_histograms(above_shift(model, histograms), model.layout.n_columns)
     if model.norm == "l2":
-        return model.weighting.apply(given) / np.sqrt(len(model.layout.vocabularies))
-    return normalize_rows(word_frequencies(model, given), "power")
+        return model.weighting.apply(counts) / np.sqrt(len(model.layout.vocabularies))
+    return normalize_rows(word_frequencies(model, counts), "power")
 
 
 def word_frequencies(model: Model, histograms: Any) -> Any:
     """Return relative frequencies of words, the same sum in each vocabulary; measurements are scaled before."""
-    given = as_histograms(above_shift(model, histograms), model.layout.n_columns)
+    counts = as_histograms(above_shift(model, histograms), model.layout.n_columns)
     weights = model.weighting.weights if model.term == "count" else None
     plain = WordWeighting("count", weights, "l1", model.layout.vocabularies, model.column_shift)
-    return plain.apply(given) / len(model.layout.vocabularies)
+    return plain.apply(counts) / len(model.layout.vocabularies)
 
 
 def class_scores(model: Model, histograms: Any) -> NDArray[np.float64]:

@@ -100,8 +100,8 @@ class IndexedWords:
         """Return the words of some items, shape (n_chosen, n_cells * d)."""
         parts, first = [sp.csr_array((0, self.n_columns))], 0
         for block in self.index.index.blocks():
-            own = np.flatnonzero(chosen[first : first + len(block)])
-            parts.append(sp.csr_array(self._undone(block.rows()[own, : self.n_columns])))
+            of_block = np.flatnonzero(chosen[first : first + len(block)])
+            parts.append(sp.csr_array(self._undone(block.rows()[of_block, : self.n_columns])))
             first += len(block)
         return sp.csr_array(sp.vstack(parts, format="csr"))
 
@@ -119,12 +119,12 @@ class IndexedWords:
         firsts = np.cumsum([0, *map(len, blocks)]).tolist()
 
         def moments(number: int) -> NDArray[np.float64]:
-            padded, found = np.ones(BLOCK_ITEMS), np.zeros((2, model.n_groups))
+            padded, both = np.ones(BLOCK_ITEMS), np.zeros((2, model.n_groups))
             padded[: len(blocks[number])] = scale[firsts[number] : firsts[number + 1]]
             blocks[number].add_group_moments(
-                members, ends, self.squared, padded, "power" in model.normalize, found[0], found[1]
+                members, ends, self.squared, padded, "power" in model.normalize, both[0], both[1]
             )
-            return found
+            return both
 
         threads = number_of_threads(None if len(blocks) == 1 else -1)
         sums, squares = sum(map_in_order(moments, range(len(blocks)), threads), start=np.zeros((2, model.n_groups)))

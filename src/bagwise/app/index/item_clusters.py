@@ -106,7 +106,7 @@ class Cluster:
     ----------
     number : int
     name : str
-    given : bool
+    is_named : bool
         Whether someone gave the name.
     size : int
     cohesion : float
@@ -123,7 +123,7 @@ class Cluster:
 
     number: int
     name: str
-    given: bool
+    is_named: bool
     size: int
     cohesion: float
     terms: tuple[ClusterTerm, ...]
@@ -212,7 +212,7 @@ class ItemClusters:
         model: Model,
         features: NDArray[np.float32],
         words: Any,
-        found: ClusteredRows,
+        clustered: ClusteredRows,
         known: NDArray[np.bool_],
         method: str,
         *,
@@ -229,7 +229,7 @@ class ItemClusters:
             See `cluster_features`.
         words : CSR array or ndarray of shape (n_items, n_cells * d), or None
             Weighted words of the items, not negative; None: clusters are named by groups.
-        found : ClusteredRows
+        clustered : ClusteredRows
             Clusters of ``features[known]``.
         known : ndarray of bool, shape (n_items,)
             Items with words.
@@ -242,9 +242,9 @@ class ItemClusters:
         n_items = len(features)
         labels = np.full(n_items, -1, np.int32)
         certainty, distances = np.zeros(n_items, np.float32), np.zeros(n_items, np.float32)
-        labels[known], certainty[known] = found.labels, found.certainty
-        rows, centers = features[known], found.centers
-        distances[known] = np.sqrt(((rows - centers[found.labels]) ** 2).sum(axis=1))
+        labels[known], certainty[known] = clustered.labels, clustered.certainty
+        rows, centers = features[known], clustered.centers
+        distances[known] = np.sqrt(((rows - centers[clustered.labels]) ** 2).sum(axis=1))
         about = _distinctive(model, features, words, labels, len(centers), scale is not None)
         made = cls(
             method=method,
@@ -252,8 +252,8 @@ class ItemClusters:
             certainty=certainty,
             distances=distances,
             centers=centers.astype(np.float32),
-            sharpness=found.sharpness,
-            cohesion=_cohesion(rows, found.labels, centers),
+            sharpness=clustered.sharpness,
+            cohesion=_cohesion(rows, clustered.labels, centers),
             terms=about[0],
             shares=about[1],
             terms_of=about[2],
@@ -272,7 +272,7 @@ class ItemClusters:
         model : Model
             Which names words, groups and columns.
         """
-        names, found = self.term_names(model), []
+        names, described = self.term_names(model), []
         sizes = self.sizes.tolist()
         for number in range(len(self)):
             inside = np.flatnonzero(self.labels == number)
@@ -283,7 +283,7 @@ class ItemClusters:
                 for k, term in enumerate(self.terms[number].tolist())
                 if term >= 0
             )
-            found.append(
+            described.append(
                 Cluster(
                     number,
                     self.name(number),
@@ -297,7 +297,7 @@ class ItemClusters:
                     float(self.certainty[inside].mean()) if len(inside) else 0.0,
                 )
             )
-        return found
+        return described
 
     def shares_of(
         self, model: Model, features: NDArray[np.float32], words: Any, terms: Sequence[int]
@@ -354,13 +354,13 @@ class ItemClusters:
         """Return the clusters with a name for one of them; "" takes a given name back."""
         if not 0 <= number < len(self):
             raise BagwiseError(f"Clusters are numbered from 0 to {len(self) - 1}; there is no cluster {number}.")
-        given = {k: one for k, one in self.given_names.items() if k != number}
+        given_names = {k: one for k, one in self.given_names.items() if k != number}
         if name:
             check_name(name, f"cluster {number}")
             if any(name == self.name(k) for k in range(len(self)) if k != number):
                 raise BagwiseError(f"Names of clusters must differ, but {name!r} is that of another one.")
-            given[number] = name
-        return replace(self, given_names=dict(sorted(given.items())))
+            given_names[number] = name
+        return replace(self, given_names=dict(sorted(given_names.items())))
 
     def compared_with(self, labels: Sequence[str | None]) -> ItemClusters:
         """Return the clusters with their agreement with labels that were not used; None for items without one."""
@@ -370,8 +370,8 @@ class ItemClusters:
         classes = [labels[k] for k in both]
         if len(set(classes)) < 2:
             return replace(self, agreement=None)
-        own = self.labels[both]
-        nmi, ari = (float(score(classes, own)) for score in (normalized_mutual_info_score, adjusted_rand_score))
+        clusters = self.labels[both]
+        nmi, ari = (float(score(classes, clusters)) for score in (normalized_mutual_info_score, adjusted_rand_score))
         return replace(self, agreement=Agreement(nmi, ari, len(both), len(set(classes))))
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -438,10 +438,10 @@ class ItemClusters:
             raise BagwiseError(f"its clusters have sharpness {sharpness!r:.50}.")
         if type(header["groups"]) is not int:
             raise BagwiseError(f"its clusters have groups {header['groups']!r:.50}; expected a checksum.")
-        names, given = header["names"], _read_given(header["given_names"], n)
+        names, given_names = header["names"], _read_given(header["given_names"], n)
         if not isinstance(names, list) or len(names) != n or not all(type(name) is str for name in names):
             raise BagwiseError(f"its clusters have names {names!r:.100}; expected {n}.")
-        for name in (*names, *given.values()):
+        for name in (*names, *given_names.values()):
             check_name(name, "its clusters")
         return cls(
             method=header["method"],
@@ -450,7 +450,7 @@ class ItemClusters:
             names=tuple(names),
             groups=header["groups"],
             scale=tensors.get("cluster_scale"),
-            given_names=given,
+            given_names=given_names,
             numbers=_read_numbers(header["numbers"]),
             agreement=_read_agreement(header["agreement"]),
             edits=history_of_parts(header["edits"], tensors, n, len(values["labels"])),
@@ -503,9 +503,9 @@ def _checksum(model: Model) -> int:
 def _cohesion(rows: NDArray[Any], labels: NDArray[np.intp], centers: NDArray[np.float64]) -> NDArray[np.float32]:
     """Return, for each cluster, 1 - the squared distances from its centre by those from the mean of all items."""
     n = len(centers)
-    own = np.bincount(labels, ((rows - centers[labels]) ** 2).sum(axis=1), minlength=n)
+    within = np.bincount(labels, ((rows - centers[labels]) ** 2).sum(axis=1), minlength=n)
     whole = np.bincount(labels, ((rows - rows.mean(axis=0)) ** 2).sum(axis=1), minlength=n)
-    return np.clip(1 - np.divide(own, whole, out=np.ones(n), where=whole > 0), 0, 1).astype(np.float32)
+    return np.clip(1 - np.divide(within, whole, out=np.ones(n), where=whole > 0), 0, 1).astype(np.float32)
 
 
 def clusters_by_words(model: Model) -> bool:
@@ -610,28 +610,28 @@ def _named(clusters: ItemClusters, model: Model, ids: Sequence[str]) -> tuple[st
     return unique_names(stems)
 
 
-def unique_names(names: Sequence[str], given: Mapping[int, str] = MappingProxyType({})) -> tuple[str, ...]:
+def unique_names(names: Sequence[str], given_names: Mapping[int, str] = MappingProxyType({})) -> tuple[str, ...]:
     """Return names that differ from each other and from those that people gave: others get numbers.
 
     >>> unique_names(["cat", "cat", "dog"], {0: "dog"})
     ('cat', 'cat #2', 'dog #2')
     """
-    found: dict[str, None] = {}
-    taken = set(given.values())
+    unique: dict[str, None] = {}
+    taken = set(given_names.values())
     for stem in names:
         name, count = stem, 1
-        while name in found or name in taken:
+        while name in unique or name in taken:
             count += 1
             name = f"{stem} #{count}"
-        found[name] = None
-    return tuple(found)
+        unique[name] = None
+    return tuple(unique)
 
 
-def _read_given(given: Any, n: int) -> dict[int, str]:
+def _read_given(given_names: Any, n: int) -> dict[int, str]:
     known = {str(number): number for number in range(n)}
-    if not isinstance(given, Mapping) or not given.keys() <= known.keys():
-        raise BagwiseError(f"its clusters have the given names {given!r:.100}; there are {n} clusters.")
-    return {known[number]: name for number, name in given.items()}
+    if not isinstance(given_names, Mapping) or not given_names.keys() <= known.keys():
+        raise BagwiseError(f"its clusters have the given names {given_names!r:.100}; there are {n} clusters.")
+    return {known[number]: name for number, name in given_names.items()}
 
 
 def _read_numbers(numbers: Any) -> ClusterNumbers | None:

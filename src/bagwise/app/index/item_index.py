@@ -192,8 +192,8 @@ class ItemIndex:
         labels, reading = first_labels(collection), reading_of(options)
         answers = ItemAnswers.of(model, collection, histograms, held_out, seen=seen) if answered else None
         kept = FoldModels.of(folds, len(collection))
-        place = os.fspath(source)
-        return cls(model, index, tuple(collection.ids), labels, place, reading, by, blend, answers, folds=kept)
+        location = os.fspath(source)
+        return cls(model, index, tuple(collection.ids), labels, location, reading, by, blend, answers, folds=kept)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -405,15 +405,15 @@ class ItemIndex:
             held-out answer, or if that of the fold is not kept: the answer is explained by the model of the index then.
         """
         folds, answers = self.folds, self.answers
-        place = None if answers is None else answers.nearest(n_groups or self.model.n_groups)
-        if folds is None or answers is None or place is None or answers.origins[number] != HELD_OUT:
+        nearest = None if answers is None else answers.nearest(n_groups or self.model.n_groups)
+        if folds is None or answers is None or nearest is None or answers.origins[number] != HELD_OUT:
             return None
-        size = answers.sizes[place]
+        size = answers.sizes[nearest]
         cut, original = self.model.cut(size), unedited_model(self.model)
         if size >= original.hierarchy.min_groups and np.array_equal(original.hierarchy.cut(size), cut.lookup):
             return folds.model(original, number, size)
-        found = self.steering() if steering is None else steering()
-        return None if found is None else found.answered_by(cut, number)
+        learned = self.steering() if steering is None else steering()
+        return None if learned is None else learned.answered_by(cut, number)
 
     def steering(self, words: IndexedWords | CountedWords | None = None) -> Steering | None:
         """Return what measures edits by the folds that the index keeps; None without all of their items and words.
@@ -471,8 +471,8 @@ class ItemIndex:
         number = self.ids.index(item) if isinstance(item, str) else check_integer(item, "item", 0, len(self) - 1)
         model = self.answered_by(number, n_groups) or self.model.cut(n_groups or self.model.n_groups)
         if content is None and (content := IndexedItems(self).by_id.get(self.ids[number])) is None:
-            place = self.source or "an unknown place"
-            raise BagwiseError(f"{self.ids[number]} is not in {place} any more. Give it as content.")
+            where = self.source or "an unknown place"
+            raise BagwiseError(f"{self.ids[number]} is not in {where} any more. Give it as content.")
         why = model.explain(content)
         return why[0] if isinstance(why, list) else why
 
@@ -499,13 +499,13 @@ class ItemIndex:
             return self.blend.search(self.index, words, second, k)
         return self.index.search(self.blend.rows_alone(words, second, wanted), k)
 
-    def named(self, found: NDArray[np.float64], numbers: NDArray[Any]) -> list[list[Found]]:
+    def named(self, scores: NDArray[np.float64], numbers: NDArray[Any]) -> list[list[Found]]:
         """Return items with their ids and labels, for scores and numbers that the index found."""
         if self.index.larger_is_nearer:
-            found = np.clip(found, 0, 1)  # rounding errors of float32
+            scores = np.clip(scores, 0, 1)  # rounding errors of float32
         return [
             [Found(self.ids[i], float(score), self.labels[i]) for i, score in zip(row, of_row, strict=True)]
-            for row, of_row in zip(np.asarray(numbers).tolist(), found, strict=True)
+            for row, of_row in zip(np.asarray(numbers).tolist(), scores, strict=True)
         ]
 
     def class_weights(self, histograms: Any, *, by: str | None = None) -> NDArray[np.float64]:
@@ -526,7 +526,7 @@ class ItemIndex:
         return self.blend.class_weights(self.index, *self.blended_parts(histograms))
 
     def similarity_by_words(
-        self, histograms: Any, found: Sequence[Found], *, by: str | None = None
+        self, histograms: Any, hits: Sequence[Found], *, by: str | None = None
     ) -> list[float] | None:
         """Return how similar items are to a query by words alone, whatever else they were found by.
 
@@ -534,7 +534,7 @@ class ItemIndex:
         ----------
         histograms : CSR array or ndarray of shape (1, n_cells * d)
             Counts of the words of the query.
-        found : sequence of Found
+        hits : sequence of Found
             What `search` found for it, with the same `by`.
 
         Returns
@@ -554,12 +554,12 @@ class ItemIndex:
         """
         wanted = self.wanted(by)
         if wanted == "words":
-            return [one.score for one in found] if self.index.larger_is_nearer else None
+            return [one.score for one in hits] if self.index.larger_is_nearer else None
         if self.by != "both" or self.blend is None:
             return None
         words, second = self.blended_parts(histograms)
         alone = self.blend.query_rows if isinstance(self.blend, GroupBlend) else self.blend.rows_alone
-        terms = self.index.contributions(alone(words, second, "words"), [self._numbers[one.id] for one in found])
+        terms = self.index.contributions(alone(words, second, "words"), [self._numbers[one.id] for one in hits])
         return np.clip(terms.sum(axis=1), 0, 1).ravel().tolist()
 
     @cached_property
@@ -658,8 +658,8 @@ class ItemIndex:
         n_clusters = min(max(n_classes, _LEAST_CLUSTERS), _MOST_CLUSTERS)
         clusters = None if self.clusters is None else self.clusters.labels
         how: dict[str, Any] = {"clusters": clusters, "random_state": random_state, "progress": progress}
-        found = ItemMap.of(rows, method, n_clusters=n_clusters, **how)
-        return replace(self, map=found)
+        item_map = ItemMap.of(rows, method, n_clusters=n_clusters, **how)
+        return replace(self, map=item_map)
 
     def with_clusters(
         self,
@@ -784,16 +784,16 @@ class ItemIndex:
         With `verify`, what is mapped is read once and checked; for `trust_pattern` and `network` see
         `Model.load`.
         """
-        place = Path(path)
-        if not place.exists():
-            raise BagwiseError(f"{place} does not exist. Create an index by: bagwise index MODEL SOURCE")
-        if not is_item_index(place):
-            raise BagwiseError(f"{place} is not an index. Create one by: bagwise index MODEL SOURCE")
+        file = Path(path)
+        if not file.exists():
+            raise BagwiseError(f"{file} does not exist. Create an index by: bagwise index MODEL SOURCE")
+        if not is_item_index(file):
+            raise BagwiseError(f"{file} is not an index. Create one by: bagwise index MODEL SOURCE")
         from bagwise.app.index.index_files import FILE, index_from_parts
 
         make = partial(index_from_parts, verify=verify, trust_pattern=trust_pattern)
-        found: ItemIndex = FILE.load(place, make, mmap=True, verify=verify)
-        return found if network is None else replace(found, model=found.model.with_network(network))
+        index: ItemIndex = FILE.load(file, make, mmap=True, verify=verify)
+        return index if network is None else replace(index, model=index.model.with_network(network))
 
 
 def index_of_fit(fit: Fit, evaluation: Evaluation | None, source: Any, options: FitOptions) -> ItemIndex:
@@ -806,12 +806,12 @@ def index_of_fit(fit: Fit, evaluation: Evaluation | None, source: Any, options: 
         collection = Collection.of(joined, collection.modality, collection.source, limits=collection.limits)
         both = [histograms, evaluation.histograms]
         histograms = sp.vstack(both, format="csr") if sp.issparse(histograms) else np.concatenate(both)
-    place = "" if isinstance(source, Collection) or is_frame(source) else absolute(source)
+    location = "" if isinstance(source, Collection) or is_frame(source) else absolute(source)
     return ItemIndex.build(
         fit.model,
         collection,
         histograms,
-        source=place,
+        source=location,
         options=options,
         held_out=fit.held_out_top,
         folds=fit.folds,

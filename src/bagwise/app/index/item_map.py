@@ -137,33 +137,33 @@ class ItemMap:
             n_vectors = 2 if clusters is not None else max(n_clusters - 1, 2)
             vectors, degrees, n_arranged = _extended(X, n_vectors, random_state, progress)
             if clusters is None:
-                found = _clusters(vectors * np.sqrt(degrees)[:, np.newaxis], n_clusters, random_state, progress)
+                of_words = _clusters(vectors * np.sqrt(degrees)[:, np.newaxis], n_clusters, random_state, progress)
             else:
-                found = np.asarray(clusters, np.int16)[has_words]
+                of_words = np.asarray(clusters, np.int16)[has_words]
             places = vectors[:, :2]
             if method == "tsne":
                 places, n_arranged = _tsne(X, random_state, progress)
         points = np.zeros((len(has_words), 2), np.float32)
         points[has_words] = _scaled(places, each=method == "spectral")
         of_items = np.full(len(has_words), -1, np.int16)
-        of_items[has_words] = found
+        of_items[has_words] = of_words
         return cls(method, points, of_items, n_arranged)
 
-    def placed(self, found: NDArray[np.float64], numbers: NDArray[Any], similar: bool) -> ItemMap | None:
+    def placed(self, scores: NDArray[np.float64], numbers: NDArray[Any], similar: bool) -> ItemMap | None:
         """Add items by their nearest neighbours on the map, at the median of five; None if the map is empty.
 
         Parameters
         ----------
-        found : ndarray of shape (n_new, k)
+        scores : ndarray of shape (n_new, k)
             Similarities or distances of the nearest items, nearest first; NaN for none.
         numbers : ndarray of int, shape (n_new, k)
             Their numbers.
         similar : bool
-            Whether `found` are similarities. Items that are like nothing on the map are not on it either.
+            Whether `scores` are similarities. Items that are like nothing on the map are not on it either.
         """
         if (self.clusters < 0).all():
             return None
-        near = (self.clusters[numbers] >= 0) & (found > 0 if similar else found >= 0)
+        near = (self.clusters[numbers] >= 0) & (scores > 0 if similar else scores >= 0)
         some = np.flatnonzero(near.any(axis=1))
         points, clusters = np.zeros((len(near), 2), np.float32), np.full(len(near), -1, np.int16)
         places = np.where(near[some, :, np.newaxis], self.points[numbers[some]], np.nan)
@@ -217,9 +217,9 @@ def spectral_vectors(
     n = X.shape[0]
     if n == 0:
         return np.zeros((0, n_vectors)), np.zeros(0), np.zeros(n_vectors)
-    own = np.asarray(X @ (X.T @ np.ones(n)))
-    constant = own.mean() / n
-    degrees = own + n * constant
+    sums = np.asarray(X @ (X.T @ np.ones(n)))
+    constant = sums.mean() / n
+    degrees = sums + n * constant
     scale, trivial = 1 / np.sqrt(degrees), np.sqrt(degrees / degrees.sum())
     n_products = 0
 
@@ -233,16 +233,18 @@ def spectral_vectors(
         return vector + image - trivial * (trivial @ image)  # plus 1: ARPACK does not take what maps all to zero
 
     if n <= max(_FEW, 3 * n_vectors):
-        values, found = np.linalg.eigh(np.stack([product(column) for column in np.eye(n)]))
+        values, eigenvectors = np.linalg.eigh(np.stack([product(column) for column in np.eye(n)]))
     else:
         start = np.random.default_rng(random_state).normal(size=n)
         operator = LinearOperator((n, n), matvec=product, dtype=np.float64)
-        values, found = eigsh(operator, n_vectors, which="LA", v0=start - trivial * (trivial @ start), tol=_TOLERANCE)
+        values, eigenvectors = eigsh(
+            operator, n_vectors, which="LA", v0=start - trivial * (trivial @ start), tol=_TOLERANCE
+        )
     values -= 1
     order = np.argsort(-values)[:n_vectors]
     order = order[values[order] > _NOTHING]
     vectors, kept = np.zeros((n, n_vectors)), np.zeros(n_vectors)
-    kept[: len(order)], vectors[:, : len(order)] = values[order], scale[:, np.newaxis] * found[:, order]
+    kept[: len(order)], vectors[:, : len(order)] = values[order], scale[:, np.newaxis] * eigenvectors[:, order]
     lengths = np.linalg.norm(vectors, axis=0)
     vectors /= np.where(lengths > 0, lengths, 1)
     largest = vectors[np.abs(vectors).argmax(axis=0), np.arange(n_vectors)]
@@ -279,8 +281,8 @@ def _clusters(
     n_different = len(np.unique(rows.round(6), axis=0))
     if n_different <= 1:
         return np.zeros(len(rows), np.int16)
-    found = KMeans(min(n_clusters, n_different), n_init=3, random_state=random_state).fit(rows).labels_
-    _, first, inverse, sizes = np.unique(found, return_index=True, return_inverse=True, return_counts=True)
+    labels = KMeans(min(n_clusters, n_different), n_init=3, random_state=random_state).fit(rows).labels_
+    _, first, inverse, sizes = np.unique(labels, return_index=True, return_inverse=True, return_counts=True)
     numbers = np.empty(len(sizes), np.int16)
     numbers[np.lexsort((first, -sizes))] = np.arange(len(sizes))
     return numbers[inverse]

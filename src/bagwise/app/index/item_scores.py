@@ -123,7 +123,7 @@ def score_items(
         if len(without):
             columns = model.layout.over_cells(np.unique(without), model.hierarchy.n_words)
             rest = without_columns(rest, columns)
-        features = group_features(rest, model.lookup, model.n_groups, model.layout.n_cells, model.normalize)
+        features = group_features(rest, model.lookup, model.n_groups, model.layout, model.normalize)
         scores[~tested] = head.scores(features)
     if seen is None and index.answers is not None:
         seen = index.answers.seen(index.ids)

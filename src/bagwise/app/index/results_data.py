@@ -40,14 +40,14 @@ class IndexedItems:
     Parameters
     ----------
     index : ItemIndex
-    place : path or URL, default=None
+    location : path or URL, default=None
         Where the items are now. None: where they were, unless that is a URL: listing its items may take long.
     collection : Collection, default=None
         The items, if they are there already.
     """
 
     index: ItemIndex
-    place: Path | Url | None = None
+    location: Path | Url | None = None
     collection: Collection | None = None
 
     @property
@@ -55,17 +55,17 @@ class IndexedItems:
         """The folder or file of the items; None if it is not known."""
         if self.collection is not None:
             return Path(self.collection.source)
-        if self.place is not None or not self.index.source:
-            return self.place
-        place = as_place(self.index.source)
-        return place if isinstance(place, Url) else Path(place)
+        if self.location is not None or not self.index.source:
+            return self.location
+        location = as_place(self.index.source)
+        return location if isinstance(location, Url) else Path(location)
 
     @property
     def exist(self) -> bool:
         """Whether the folder or file is still there, or the items are."""
         if self.collection is not None or self.path is None:
             return self.collection is not None
-        return self.place is not None if isinstance(self.path, Url) else self.path.exists()
+        return self.location is not None if isinstance(self.path, Url) else self.path.exists()
 
     @cached_property
     def by_id(self) -> dict[str, Item]:
@@ -89,17 +89,17 @@ class IndexedItems:
 
     def snippets(self, ids: Sequence[str]) -> list[str | None]:
         """Return the beginnings of some items, see `Modality.snippet`; None where there is nothing to be read."""
-        model, found = self.index.model, list[str | None]()
+        model, beginnings = self.index.model, list[str | None]()
         modality = MODALITIES[model.modality]
         if not self.shows_more or not self.exist:
             return [None] * len(ids)
         for id in ids:
             item = self._file(id, modality) or self.by_id.get(id)
             try:
-                found.append(None if item is None else modality.snippet(item, model.word_names))
+                beginnings.append(None if item is None else modality.snippet(item, model.word_names))
             except ItemError:  # deleted or changed since it was indexed
-                found.append(None)
-        return found
+                beginnings.append(None)
+        return beginnings
 
     def _file(self, id: str, modality: Modality) -> Item | None:
         """Return an item that is a file of its own, without listing its folder; None if it is not known to be one."""
@@ -117,8 +117,10 @@ class IndexedItems:
         """
         near = {hit.id for hit in hits if self._is_near(hit.score)}
         if not self.exist:
-            place = f"/{Path(query.source).as_posix()}"
-            return [hit.id for hit in hits if hit.id in near and (query.id == hit.id or place.endswith(f"/{hit.id}"))]
+            query_path = f"/{Path(query.source).as_posix()}"
+            return [
+                hit.id for hit in hits if hit.id in near and (query.id == hit.id or query_path.endswith(f"/{hit.id}"))
+            ]
         if not near and not self._may_hold(query):
             return []
         return [hit.id for hit in hits if hit.id in self.by_id and self._same(query, self.by_id[hit.id], near)]
@@ -132,16 +134,16 @@ class IndexedItems:
         # in a folder, an archive, or a file of records or rows
         return part == whole or part.startswith(tuple(whole + sign for sign in (os.sep, "!", ":")))
 
-    def _same(self, query: Item, found: Item, near: set[str]) -> bool:
-        if isinstance(query.content, FileContent) and isinstance(found.content, FileContent):
-            if os.path.realpath(query.source) == os.path.realpath(found.source):
+    def _same(self, query: Item, hit: Item, near: set[str]) -> bool:
+        if isinstance(query.content, FileContent) and isinstance(hit.content, FileContent):
+            if os.path.realpath(query.source) == os.path.realpath(hit.source):
                 return True
-        elif query.id == found.id and self._may_hold(query):
+        elif query.id == hit.id and self._may_hold(query):
             return True
-        if found.id not in near:
+        if hit.id not in near:
             return False
         try:
-            return MODALITIES[self.index.model.modality].same(query, found)
+            return MODALITIES[self.index.model.modality].same(query, hit)
         except ItemError:  # deleted or changed since it was indexed
             return False
 
@@ -201,11 +203,11 @@ def results_data(
     from bagwise.app.report.data import Hit, SearchResults
 
     modality = MODALITIES[items.index.model.modality]
-    found = [items.by_id.get(hit.id) for hit in hits]
-    columns, rows = _values(items.index, [query, *found]) if modality.rows else ((), [()] * (len(hits) + 1))
+    items_of_hits = [items.by_id.get(hit.id) for hit in hits]
+    columns, rows = _values(items.index, [query, *items_of_hits]) if modality.rows else ((), [()] * (len(hits) + 1))
     shown = [
         Hit(hit.id, hit.score, hit.label, *_preview(item, modality), page_link(item, page), row)
-        for hit, item, row in zip(hits, found, rows[1:], strict=True)
+        for hit, item, row in zip(hits, items_of_hits, rows[1:], strict=True)
     ]
     one_file = items.exist and isinstance(items.path, Path) and items.path.is_file()
     return SearchResults(

@@ -60,12 +60,12 @@ def shared_terms(
         return _terms(index, cut, names, index.index.contributions(blend.rows_alone(words, scores, by), numbers))
     weights = blend.class_weights(index.index, words, scores) if weights is None else weights
     row = blend.rows(words, scores, weights)
-    found = _terms(index, cut, names, index.index.contributions(row, numbers))
+    shared = _terms(index, cut, names, index.index.contributions(row, numbers))
     by_words = index.index.contributions(blend.rows_alone(words, scores, "words"), numbers)
     equal = np.flatnonzero(blend.are_equal(np.asarray(by_words.sum(axis=1))))  # their scores are 1
-    for place, terms in zip(equal.tolist(), _terms(index, cut, names, by_words[equal]), strict=True):
-        found[place] = terms
-    return found
+    for hit, terms in zip(equal.tolist(), _terms(index, cut, names, by_words[equal]), strict=True):
+        shared[hit] = terms
+    return shared
 
 
 def search_shared(
@@ -121,11 +121,11 @@ def _named(index: ItemIndex, cut: Model | None, names: Any, row: sp.csr_array) -
     numbers, inverse = np.unique(np.where(columns >= n_columns, others, words), return_inverse=True)
     sums = np.bincount(inverse, row.data, len(numbers))
     order = [k for k in np.argsort(-sums, kind="stable").tolist() if sums[k]]
-    found = []
+    named = []
     for number, added in zip(numbers[order].tolist(), sums[order].tolist(), strict=True):
         if number >= width:
-            found.append(Shared("group" if beside else "class", number - width, seconds[number - width], added))
+            named.append(Shared("group" if beside else "class", number - width, seconds[number - width], added))
         else:
             name = f"word {number}" if names is None else str(names[number])
-            found.append(Shared("group" if by_group or cut is not None else "word", number, name, added))
-    return found
+            named.append(Shared("group" if by_group or cut is not None else "word", number, name, added))
+    return named

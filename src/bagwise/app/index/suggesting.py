@@ -72,12 +72,12 @@ class ItemSuggester:
     def of(cls, rows: NDArray[Any], n_clusters: int = N_CENTRES, random_state: int = 0) -> Self:
         """Cluster items by k-means; rows of zeros are items without words."""
         n_clusters = min(check_integer(n_clusters, "n_clusters", 1), len(np.unique(rows, axis=0)))
-        found = kmeans(rows, n_clusters, n_init=3, random_state=random_state)
+        clustered = kmeans(rows, n_clusters, n_init=3, random_state=random_state)
         sums = np.zeros((n_clusters, rows.shape[1]))
-        np.add.at(sums, found.labels, rows)
+        np.add.at(sums, clustered.labels, rows)
         lengths = np.linalg.norm(sums, axis=1, keepdims=True)
         centres = np.divide(sums, lengths, out=np.zeros_like(sums), where=lengths > 0)
-        return cls(rows, found.labels, np.einsum("ij,ij->i", rows, centres[found.labels]))
+        return cls(rows, clustered.labels, np.einsum("ij,ij->i", rows, centres[clustered.labels]))
 
     def suggest(self, n: int, known: NDArray[np.bool_], margins: NDArray[np.float64] | None = None) -> NDArray[np.intp]:
         """Return the numbers of items to label next, in this order; fewer if fewer are left.

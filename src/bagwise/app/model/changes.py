@@ -86,9 +86,9 @@ def change_by_removing(why: Explanation, by: str = "words", most: int = 64) -> C
         gains = units.sums(item.contributions(first) - item.contributions(target))
         ranked = np.argsort(-gains, kind="stable")
         ranked = ranked[gains[ranked] > 0][:most]
-        found = _fewest(item, units, ranked, first)
-        if found is not None and (best is None or len(found) < len(best)):
-            best = found
+        removed_units = _fewest(item, units, ranked, first)
+        if removed_units is not None and (best is None or len(removed_units) < len(best)):
+            best = removed_units
     if best is None:
         return None
     scores = item.scores_without(units, [best])[0]
@@ -138,7 +138,7 @@ def changing_moves(why: Explanation) -> list[Move]:
     pull = np.abs(why.coef[first].astype(np.float64) - why.coef[second])[model.lookup]
     n_columns = min(_MOST_COLUMNS, max(1, _MOST_VALUES // (2 * len(_STEPS) * len(values))))
     deltas = np.concatenate([-_STEPS, _STEPS])
-    found: list[tuple[float, Move]] = []
+    moves: list[tuple[float, Move]] = []
     for column in np.argsort(-pull * (scale > 0), kind="stable")[:n_columns].tolist():
 
         def scores(tried: Any, column: int = column) -> NDArray[np.float64]:
@@ -159,8 +159,8 @@ def changing_moves(why: Explanation) -> list[Move]:
         new = why.classes[int(scores([outer]).argmax())]
         name = f"x{column}" if why.word_names is None else str(why.word_names[column])
         move = Move(column, name, float(values[column]), float(outer), new)
-        found.append((abs(outer - values[column]) / scale[column], move))
-    return [move for _, move in sorted(found, key=lambda one: one[0])[:_SHOWN_MOVES]]
+        moves.append((abs(outer - values[column]) / scale[column], move))
+    return [move for _, move in sorted(moves, key=lambda one: one[0])[:_SHOWN_MOVES]]
 
 
 def _scales(model: Any, values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -223,16 +223,16 @@ class _Item(NamedTuple):
 
     def scores_without(self, units: _Units, sets: list[NDArray[np.intp]]) -> NDArray[np.float64]:
         """Return scores of the item without the units of each set; measurements go to what is subtracted from them."""
-        held = np.ones((len(sets), len(self.columns)), dtype=np.bool_)
+        kept = np.ones((len(sets), len(self.columns)), dtype=np.bool_)
         for row, chosen in enumerate(sets):
-            held[row, units.places[np.isin(units.owner, chosen)]] = False
+            kept[row, units.places[np.isin(units.owner, chosen)]] = False
         shift = self.model.column_shift
         if sp.issparse(self.histogram) and shift is None:
-            given = np.asarray(self.histogram[:, self.columns].toarray())[0]
-            row_of, column_of = np.nonzero(held)
-            entries = (given[column_of], (row_of, self.columns[column_of]))
+            counts = np.asarray(self.histogram[:, self.columns].toarray())[0]
+            row_of, column_of = np.nonzero(kept)
+            entries = (counts[column_of], (row_of, self.columns[column_of]))
             return self.scores(sp.csr_array(entries, shape=(len(sets), self.histogram.shape[1])))
         rows = np.tile(self.dense(), (len(sets), 1))
         least = np.zeros(len(self.columns)) if shift is None else shift[self.columns % len(shift)]
-        rows[:, self.columns] = np.where(held, rows[:, self.columns], least)
+        rows[:, self.columns] = np.where(kept, rows[:, self.columns], least)
         return self.scores(rows)

@@ -117,10 +117,10 @@ def compact_parameters(model: Model) -> dict[str, Any]:
         heads = {n: Head(coef.reshape(len(model.classes), -1), model.head.intercept)}
     weights, error = None, 0.0
     if model.word_weights is not None:
-        given = model.word_weights[words]
+        exact = model.word_weights[words]
         # scales of measurements are left as they are
-        weights = decoded_weights(*encoded_weights(given)) if MODALITIES[model.modality].hashes_words else given
-        error = float(np.max(np.abs(weights - given) / np.where(given > 0, given, 1), initial=0))
+        weights = decoded_weights(*encoded_weights(exact)) if MODALITIES[model.modality].hashes_words else exact
+        error = float(np.max(np.abs(weights - exact) / np.where(exact > 0, exact, 1), initial=0))
     path = model.path
     if path is not None:
         only = path.only({model.n_groups})
@@ -167,8 +167,8 @@ def _words_with_hashes(model: Model) -> tuple[NDArray[np.intp], NDArray[np.uint3
     importance = np.ones(d) if model.word_totals is None else np.array(model.word_totals)
     importance *= 1 if model.word_weights is None else model.word_weights
     order = np.lexsort((-importance, hashes))
-    found, first = np.unique(hashes[order], return_index=True)
-    return order[first], found
+    distinct, first = np.unique(hashes[order], return_index=True)
+    return order[first], distinct
 
 
 def _flat_hierarchy(groups: NDArray[np.int64], criterion: str) -> Hierarchy:
@@ -193,13 +193,13 @@ def encoded_weights(weights: NDArray[Any]) -> tuple[NDArray[np.uint8], list[floa
     >>> codes, span, decoded_weights(codes, span).round(3)
     (array([  0,   1, 128, 255], dtype=uint8), [1.0, 4.0], array([0., 1., 2., 4.], dtype=float32))
     """
-    given = np.asarray(weights, np.float64)
-    positive = given > 0
+    exact = np.asarray(weights, np.float64)
+    positive = exact > 0
     if not positive.any():
-        return np.zeros(len(given), np.uint8), [1.0, 1.0]
-    low, high = float(given[positive].min()), float(given.max())
-    codes = np.zeros(len(given), np.uint8)
-    steps = np.log(given[positive] / low) / np.log(high / low) if high > low else np.zeros(positive.sum())
+        return np.zeros(len(exact), np.uint8), [1.0, 1.0]
+    low, high = float(exact[positive].min()), float(exact.max())
+    codes = np.zeros(len(exact), np.uint8)
+    steps = np.log(exact[positive] / low) / np.log(high / low) if high > low else np.zeros(positive.sum())
     codes[positive] = 1 + np.rint((N_WEIGHTS - 2) * steps).astype(np.uint8)
     return codes, [low, high]
 
@@ -249,9 +249,9 @@ def encoded_rows(matrix: NDArray[Any]) -> tuple[NDArray[np.int8], NDArray[np.flo
     (array([[127, -64,  32],
            [  0,   0,   0]], dtype=int8), array([0.0157, 1.    ], dtype=float32))
     """
-    given = np.asarray(matrix, np.float64)
-    fractions, exponents = np.frexp(np.abs(given).max(axis=1) / MOST_STEP)
+    exact = np.asarray(matrix, np.float64)
+    fractions, exponents = np.frexp(np.abs(exact).max(axis=1) / MOST_STEP)
     scales = np.ldexp(np.rint(np.ldexp(fractions, _SCALE_BITS)), exponents - _SCALE_BITS)
     scales = np.where(scales < SCALES[0], 1.0, np.minimum(scales, SCALES[1]))
-    integers = np.clip(np.rint(given / scales[:, np.newaxis]), -MOST_STEP, MOST_STEP)
+    integers = np.clip(np.rint(exact / scales[:, np.newaxis]), -MOST_STEP, MOST_STEP)
     return integers.astype(np.int8), scales.astype(np.float32)

@@ -123,8 +123,8 @@ def _errors(model: Model) -> list[str]:
     path = model.path
     if path is None or model.n_groups not in path.sizes:
         return []
-    place = path.sizes.index(model.n_groups)
-    told = f"error {percent(path.errors[place])} ± {percent(path.standard_errors[place])} in {path.protocol}"
+    k = path.sizes.index(model.n_groups)
+    told = f"error {percent(path.errors[k])} ± {percent(path.standard_errors[k])} in {path.protocol}"
     baselines = model.provenance.get("baselines") or ()
     if baselines:
         told += f"; strongest simple baseline ({baselines[0]['name']}): {percent(baselines[0]['error'])}"

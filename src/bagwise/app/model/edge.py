@@ -122,9 +122,9 @@ def _sources() -> Path:
     """Return the folder of the sources of the C++ runtime: of the installed package, or of a checkout."""
     package = Path(bagwise.__file__).parent
     places = [package / "native" / "cpp", package.parents[1] / "runtime" / "cpp"]
-    for place in places:
-        if place.is_dir():
-            return place
+    for folder in places:
+        if folder.is_dir():
+            return folder
     raise BagwiseError(
         f"The sources of the C++ runtime are in neither of {', '.join(map(str, places))}: this installation of bagwise "
         "is incomplete. Install it again."

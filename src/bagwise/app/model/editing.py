@@ -137,10 +137,10 @@ def check_edits(model: Model) -> None:
         _check_unedited(model, record)
     hierarchy = model.hierarchy if record is None else record.hierarchy
     if statistics is not None:
-        wanted, found = (hierarchy.criterion, base_size(hierarchy)), (statistics.criterion, statistics.n_groups)
-        if wanted != found:
+        wanted, actual = (hierarchy.criterion, base_size(hierarchy)), (statistics.criterion, statistics.n_groups)
+        if wanted != actual:
             what = "group_statistics must have the criterion and the number of groups of the hierarchy"
-            raise BagwiseError(f"{what}, {wanted}; got {found}.")
+            raise BagwiseError(f"{what}, {wanted}; got {actual}.")
 
 
 def _check_unedited(model: Model, record: Unedited) -> None:
@@ -243,12 +243,12 @@ def checked_edits(edits: Any) -> tuple[dict[str, Any], ...]:
     """Check that edits are a list of JSON objects of known kinds with their members; groups and words come later."""
     if isinstance(edits, (Mapping, str, bytes)) or not isinstance(edits, Iterable):
         raise BagwiseError(f"Edits must be a list of objects such as {_EXAMPLE}; got {edits!r:.100}.")
-    given = json_copy(list(edits), "edits")
-    size = len(json.dumps(given))
-    if len(given) > MOST_EDITS or size > MOST_BYTES:
+    copied = json_copy(list(edits), "edits")
+    size = len(json.dumps(copied))
+    if len(copied) > MOST_EDITS or size > MOST_BYTES:
         most = f"{MOST_EDITS:,} edits in {MOST_BYTES:,} bytes"
-        raise BagwiseError(f"A model has at most {most}; got {len(given):,} in {size:,}.")
-    for edit in given:
+        raise BagwiseError(f"A model has at most {most}; got {len(copied):,} in {size:,}.")
+    for edit in copied:
         kind = edit.get("edit") if isinstance(edit, dict) else None
         if not isinstance(kind, str):
             raise BagwiseError(f"An edit must be an object such as {_EXAMPLE}; got {edit!r:.200}.")
@@ -258,7 +258,7 @@ def checked_edits(edits: Any) -> tuple[dict[str, Any], ...]:
         if edit.keys() != wanted:
             members = ", ".join(("n_groups", *EDITS[kind]))
             raise BagwiseError(f"The edit {kind!r} must have {members}; got {edit!r:.200}.")
-    return tuple(given)
+    return tuple(copied)
 
 
 _EXAMPLE = '{"edit": "join", "n_groups": 37, "groups": [3, 7]}'
@@ -271,8 +271,8 @@ def _state_after(original: Model, record: Unedited, edits: Sequence[dict[str, An
         digest.update(json.dumps(edit, sort_keys=True).encode() + b"\n")
         keys.append(digest.digest())
     first = EditState(record.hierarchy, record.hierarchy, record.n_groups, record.given_names)
-    held = ((k, record.states.get(keys[k])) for k in range(len(edits), 0, -1))
-    known, state = next(((k, one) for k, one in held if one is not None), (0, first))
+    states = ((k, record.states.get(keys[k])) for k in range(len(edits), 0, -1))
+    known, state = next(((k, one) for k, one in states if one is not None), (0, first))
     editor = GroupEditor(original)
     for k in range(known, len(edits)):
         try:

@@ -117,26 +117,26 @@ class GroupEditor:
             raise BagwiseError(f"Group {number} is locked. Unlock it first.")
         return number
 
-    def words(self, given: Any, least: int = 1) -> Words:
+    def words(self, named: Any, least: int = 1) -> Words:
         """Return the numbers of words that an edit names."""
         d, names = self._original.hierarchy.n_words, self._original.word_names
-        if not isinstance(given, list) or len(given) < least:
-            raise BagwiseError(f"words must be a list of at least {least}; got {given!r:.100}.")
-        if self._numbers is None and any(isinstance(word, str) for word in given):
+        if not isinstance(named, list) or len(named) < least:
+            raise BagwiseError(f"words must be a list of at least {least}; got {named!r:.100}.")
+        if self._numbers is None and any(isinstance(word, str) for word in named):
             self._numbers = {} if names is None else {name: number for number, name in enumerate(names)}
             if names is not None and len(self._numbers) < len(names):  # columns of a table may share a name
                 repeated = {name for number, name in enumerate(names) if self._numbers[name] != number}
                 self._numbers = {name: number for name, number in self._numbers.items() if name not in repeated}
-        found = []
-        for word in given:
+        numbers = []
+        for word in named:
             number = self._numbers.get(word) if isinstance(word, str) and self._numbers is not None else word
             if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < d:
                 one_of = "" if names is None else ", or one of their names if no other has it"
                 raise BagwiseError(f"A word must be a number from 0 to {d - 1}{one_of}; got {word!r:.100}.")
-            found.append(number)
-        if len(set(found)) < len(found):
-            raise BagwiseError(f"A word is named twice in {given!r:.100}.")
-        return np.array(found, dtype=np.int64)
+            numbers.append(number)
+        if len(set(numbers)) < len(numbers):
+            raise BagwiseError(f"A word is named twice in {named!r:.100}.")
+        return np.array(numbers, dtype=np.int64)
 
     def _regrouped(self, state: EditState, labels: Words, before: Words, first: Sequence[int] = ()) -> EditState:
         """Return the state with other groups; of joined groups that have names, the one in `first` gives its own."""
@@ -146,8 +146,8 @@ class GroupEditor:
         if n != state.n_groups or not np.array_equal(free.cut(n), labels):
             free = regroup(free, labels, before)
         changed = _changed(labels, before)
-        held = [words for words in state.by_hand if not np.isin(labels[words], changed).any()]
-        by_hand = (*held, *(np.flatnonzero(labels == number) for number in changed))
+        unchanged = [words for words in state.by_hand if not np.isin(labels[words], changed).any()]
+        by_hand = (*unchanged, *(np.flatnonzero(labels == number) for number in changed))
         names = passed_names(state.names, before, labels, first)
         return self._with_hierarchy(replace(state, free=free, n_groups=n, names=names, by_hand=by_hand), labels)
 
@@ -166,7 +166,7 @@ class GroupEditor:
         return replace(state, hierarchy=self._merged(state, finer, labels, (), closed))
 
     def _merged(
-        self, state: EditState, finer: Hierarchy, labels: Words, held: Sequence[int], closed: Sequence[int]
+        self, state: EditState, finer: Hierarchy, labels: Words, kept: Sequence[int], closed: Sequence[int]
     ) -> Hierarchy:
         """Merge the groups that a hierarchy ends with under the links, from the statistics that the model keeps."""
         from bagwise.merging.edits import merge_allowed, pooled  # deferred: they load compiled code
@@ -176,7 +176,7 @@ class GroupEditor:
         groups = pooled(self._statistics(), base_groups(model.hierarchy), labels, word_mass(model))
         pairs = [labels[list(pair)] for words in state.cannot for pair in combinations(words, 2)]
         refused = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-        merged = merge_allowed(groups, refused, held, closed, state.n_groups)
+        merged = merge_allowed(groups, refused, kept, closed, state.n_groups)
         scores = merged.scores
         if isinstance(groups, WeightLoss):  # its score begins at 0, without what the groups have lost
             before = model.hierarchy.n_words - base_size(model.hierarchy)
@@ -202,10 +202,10 @@ class GroupEditor:
         finer = regroup(original, start, base, whole=list(map(np.array, first)), closed=range(n_start))
         if sets != first:
             finer = regroup(finer, start, start, whole=whole, closed=range(n_start))
-        held, closed = (sorted({int(start[words[0]]) for words in some}) for some in (units, state.locked))
-        free = hierarchy = self._merged(state, finer, start, held, ())
+        kept, closed = (sorted({int(start[words[0]]) for words in some}) for some in (units, state.locked))
+        free = hierarchy = self._merged(state, finer, start, kept, ())
         if closed:
-            hierarchy = self._merged(state, finer, start, held, closed)
+            hierarchy = self._merged(state, finer, start, kept, closed)
         names = like_names(state.names, labels, hierarchy.cut(state.n_groups))
         return replace(state, free=free, hierarchy=hierarchy, names=names)
 
@@ -242,7 +242,7 @@ class GroupEditor:
 
     def _rename(self, state: EditState, labels: Words, edit: Mapping[str, Any]) -> EditState:
         number, name = self._group(state, edit["group"]), edit["name"]
-        names = {key: held for key, held in state.names.items() if key != number}
+        names = {key: former for key, former in state.names.items() if key != number}
         names |= {} if name is None else {number: name}
         return replace(state, names=checked_group_names(names, state.n_groups))
 
@@ -265,19 +265,19 @@ class GroupEditor:
     def _split(self, state: EditState, labels: Words, edit: Mapping[str, Any]) -> EditState:
         number, hierarchy = self._group(state, edit["group"], labels), state.hierarchy
         done = hierarchy.merges[: hierarchy.n_words - state.n_groups]
-        own = np.flatnonzero(labels[done[:, 0]] == number)
-        if len(own) == 0:
+        merges = np.flatnonzero(labels[done[:, 0]] == number)
+        if len(merges) == 0:
             raise BagwiseError(f"Group {number} has one word, which cannot be split.")
-        finer = hierarchy.cut(hierarchy.n_words - int(own[-1]))
+        finer = hierarchy.cut(hierarchy.n_words - int(merges[-1]))
         parts = labels.copy()
-        parts[finer == finer[done[own[-1], 1]]] = state.n_groups
+        parts[finer == finer[done[merges[-1], 1]]] = state.n_groups
         return self._regrouped(state, parts, labels)
 
     def _join(self, state: EditState, labels: Words, edit: Mapping[str, Any]) -> EditState:
-        given = edit["groups"]
-        if not isinstance(given, list) or len(given) < 2:
-            raise BagwiseError(f"groups must be a list of at least two groups; got {given!r:.100}.")
-        numbers = [self._group(state, number, labels) for number in given]
+        groups = edit["groups"]
+        if not isinstance(groups, list) or len(groups) < 2:
+            raise BagwiseError(f"groups must be a list of at least two groups; got {groups!r:.100}.")
+        numbers = [self._group(state, number, labels) for number in groups]
         if len(set(numbers)) < len(numbers):
             raise BagwiseError(f"Groups to join must differ; got {numbers!r:.100}.")
         return self._regrouped(state, np.where(np.isin(labels, numbers), numbers[0], labels), labels, numbers)
@@ -296,9 +296,9 @@ class GroupEditor:
 
     def _must_link(self, state: EditState, labels: Words, edit: Mapping[str, Any]) -> EditState:
         words = self._new_link(state, edit)
-        for own in state.locked:
-            if 0 < np.isin(words, own).sum() < len(words):
-                number = int(labels[own[0]])
+        for locked in state.locked:
+            if 0 < np.isin(words, locked).sum() < len(words):
+                number = int(labels[locked[0]])
                 raise BagwiseError(f"Group {number} is locked and has only some of these words. Unlock it first.")
         return self._linked(replace(state, must=(*state.must, words)), labels)
 
@@ -306,9 +306,9 @@ class GroupEditor:
         words = self._new_link(state, edit)
         if len(words) > state.n_groups:
             raise BagwiseError(f"{len(words)} words cannot be in different ones of {state.n_groups} groups.")
-        for own in self._units(state):
-            if np.isin(words, own).sum() > 1:
-                number = int(labels[own[0]])
+        for unit in self._units(state):
+            if np.isin(words, unit).sum() > 1:
+                number = int(labels[unit[0]])
                 raise BagwiseError(
                     f"Group {number}, which is locked or was made by hand, has several of these words. Move them to "
                     "other groups, or unlock it first."

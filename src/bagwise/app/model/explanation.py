@@ -279,7 +279,7 @@ class Explanation:
             "intercept": self.intercept_of(label, against),
             "groups": [term._asdict() for term in self.groups(label, against)],
             "words": [term._asdict() for term in self.words(label, against)],
-            "places": [place._asdict() for place in self.places(label, against)],
+            "places": [one._asdict() for one in self.places(label, against)],
         }
 
     def _number(self, label: str | int | None) -> int:
@@ -293,8 +293,8 @@ class Explanation:
 
     def _of(self, rows: NDArray[Any], label: str | int | None, against: str | int | None) -> Any:
         """Return the row of a class, less that of another one."""
-        own = rows[self._number(label)].astype(np.float64)
-        return own if against is None else own - rows[self._number(against)].astype(np.float64)
+        of_label = rows[self._number(label)].astype(np.float64)
+        return of_label if against is None else of_label - rows[self._number(against)].astype(np.float64)
 
     def _products(self, label: str | int | None, against: str | int | None = None) -> NDArray[np.float64]:
         """Return the contribution of each feature."""
@@ -375,8 +375,10 @@ def _terms_of(model: Model, weighted: NDArray[Any]) -> Terms:
     columns = np.flatnonzero(weighted)
     cells, words = columns // d, columns % d
     values = weighted[columns].astype(np.float64)
-    own = cells * n + model.lookup[words]
-    sums, counts = (np.bincount(own, some, model.layout.width(n)) for some in (values, None))
+    features = cells * n + model.lookup[words]
+    sums, counts = (np.bincount(features, some, model.layout.width(n)) for some in (values, None))
     # words of a group whose values cancel each other share its contribution, which is 0 but for rounding, evenly
-    shares = np.where(sums[own] == 0, 1 / counts[own], values / np.where(sums[own] == 0, 1, sums[own]))
-    return Terms(words, cells, own, shares)
+    shares = np.where(
+        sums[features] == 0, 1 / counts[features], values / np.where(sums[features] == 0, 1, sums[features])
+    )
+    return Terms(words, cells, features, shares)

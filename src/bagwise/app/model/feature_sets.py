@@ -98,16 +98,16 @@ def write_features(
     require("pyarrow.parquet", "app", "Writing Parquet files")
     size = check_integer(rows_per_part, "rows_per_part", 1)
     cache = with_options_of(cache, out, storage_options)
-    place = as_place(out, storage_options)
-    one_file = os.fspath(place).endswith(".parquet")
+    target = as_place(out, storage_options)
+    one_file = os.fspath(target).endswith(".parquet")
     if one_file and client is not None:
         raise BagwiseError(
-            f"Workers write the parts of a folder, but {os.fspath(place)} is one file. Give a folder, which is a data "
+            f"Workers write the parts of a folder, but {os.fspath(target)} is one file. Give a folder, which is a data "
             "set of Parquet as well."
         )
     reading = {"on_error": on_error, "n_jobs": n_jobs if client is None else 1, "cache": cache}
     job = _Job(model, collection, histograms, size, reading, progress or no_progress)
-    written = _write_file(job, place) if one_file else _write_parts(job, Storage.of(place), force, client)
+    written = _write_file(job, target) if one_file else _write_parts(job, Storage.of(target), force, client)
     if not written.n_items:
         raise NothingReadError(written.skipped, collection.source)
     return written
@@ -124,12 +124,12 @@ class _Maker:
     def table(self, items: Collection, progress: Progress = no_progress) -> tuple[Any, list[Skipped]]:
         """Return the table of items, None if none can be read, and those that cannot."""
         try:
-            found = self.model.vectorizer.transform(items, **self.reading, progress=progress)
+            counted = self.model.vectorizer.transform(items, **self.reading, progress=progress)
         except NothingReadError as error:  # of these items; others may be readable
             return None, list(error.skipped)
-        kept = items if len(found.kept) == len(items) else items[found.kept]
-        matrix = found.matrix if self.histograms else self.model.group(found.matrix)
-        return feature_table(matrix, kept, self.names, self.with_splits), list(found.skipped)
+        kept = items if len(counted.kept) == len(items) else items[counted.kept]
+        matrix = counted.matrix if self.histograms else self.model.group(counted.matrix)
+        return feature_table(matrix, kept, self.names, self.with_splits), list(counted.skipped)
 
 
 class _Job:
@@ -190,11 +190,11 @@ def unique_names(names: Sequence[str]) -> list[str]:
     return unique
 
 
-def _write_file(job: _Job, place: Any) -> WrittenFeatures:
+def _write_file(job: _Job, target: Any) -> WrittenFeatures:
     """Write one file, a row group at a time."""
     parquet = require("pyarrow.parquet", "app", "Writing Parquet files")
     n, skipped, writer = 0, [], None
-    with open_for_writing(place) as file, ExitStack() as stack:
+    with open_for_writing(target) as file, ExitStack() as stack:
         for number in range(len(job.bounds)):
             table, without = job.table(number)
             skipped += without

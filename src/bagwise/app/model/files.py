@@ -328,10 +328,10 @@ def _with_embedded(descriptors: list[Any], numbers: NDArray[np.float16]) -> list
     from bagwise.descriptors.efficientnet import NetworkTensors
 
     copied = NetworkTensors(split(numbers))
-    own = [k for k, one in enumerate(descriptors) if getattr(one, "network", None) == f"sha256:{copied.sha256}"]
-    if not own:
+    matching = [k for k, one in enumerate(descriptors) if getattr(one, "network", None) == f"sha256:{copied.sha256}"]
+    if not matching:
         raise BagwiseError(f"It holds a network of the SHA-256 {copied.sha256}, which none of its descriptors has.")
-    descriptors[own[0]].set_params(network=copied)
+    descriptors[matching[0]].set_params(network=copied)
     return descriptors
 
 
@@ -346,9 +346,9 @@ def _edits(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dict[str
     text = {"edits": ("|u1", (min(len(tensors.get("edits", ())), MOST_BYTES),))}
     k = min(len(tensors.get("unedited_merges", ())), d - 1)
     merges = {"unedited_merges": ("<i4", (k, 2)), "unedited_scores": ("<f8", (k,))} if changed else {}
-    own = [n for n in sizes if n not in header["heads"] or f"unedited_head_{n}_coef" in tensors]
-    coefs = {f"unedited_head_{n}_coef": ("<f4", (len(header["classes"]), n_cells(header["pyramid"]) * n)) for n in own}
-    intercepts = {f"unedited_head_{n}_intercept": ("<f4", (len(header["classes"]),)) for n in own}
+    kept = [n for n in sizes if n not in header["heads"] or f"unedited_head_{n}_coef" in tensors]
+    coefs = {f"unedited_head_{n}_coef": ("<f4", (len(header["classes"]), n_cells(header["pyramid"]) * n)) for n in kept}
+    intercepts = {f"unedited_head_{n}_intercept": ("<f4", (len(header["classes"]),)) for n in kept}
     _check_forms(tensors, text | merges | coefs | intercepts, ("edits", "unedited_"))
     try:
         edits = parse_json(tensors["edits"].tobytes())
@@ -359,7 +359,7 @@ def _edits(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dict[str
     unedited = Unedited(
         hierarchy=Hierarchy(d, pairs, scores, header["criterion"]),
         n_groups=before["n_words"],
-        heads={n: _head(tensors, n, "unedited_" if n in own else "") for n in sorted(sizes)},
+        heads={n: _head(tensors, n, "unedited_" if n in kept else "") for n in sorted(sizes)},
         calibration=_by_number(before["calibration"]),
         path=_path(before["path"]),
         given_names=_by_number(before["group_names"]),
@@ -378,10 +378,10 @@ def _statistics(hierarchy: Hierarchy, tensors: dict[str, NDArray[Any]]) -> Group
 
 def _check_forms(tensors: dict[str, NDArray[Any]], wanted: dict[str, Any], begin: tuple[str, ...]) -> None:
     """Check types and shapes of the arrays whose names begin with given ones."""
-    found = {name: (held.dtype.str, held.shape) for name, held in tensors.items() if name.startswith(begin)}
-    for name in sorted(found.keys() | wanted.keys()):
-        if found.get(name) != wanted.get(name):
-            raise BagwiseError(f"Its array {name!r:.50} is {found.get(name)}, expected {wanted.get(name)}.")
+    forms = {name: (array.dtype.str, array.shape) for name, array in tensors.items() if name.startswith(begin)}
+    for name in sorted(forms.keys() | wanted.keys()):
+        if forms.get(name) != wanted.get(name):
+            raise BagwiseError(f"Its array {name!r:.50} is {forms.get(name)}, expected {wanted.get(name)}.")
 
 
 def _head(tensors: dict[str, NDArray[Any]], size: int, before: str = "") -> Head:

@@ -45,7 +45,7 @@ class Group:
     number : int
     name : str
         As `Model.group_names` gives it.
-    given : bool
+    is_named : bool
         Whether someone gave the name.
     words : tuple of str
         The most typical first, see `typicality`; ``x7`` is word 7 of a vocabulary without names.
@@ -61,7 +61,7 @@ class Group:
 
     number: int
     name: str
-    given: bool
+    is_named: bool
     words: tuple[str, ...]
     occurrences: tuple[float, ...] | None
     weights: tuple[float, ...] | None
@@ -89,15 +89,15 @@ def describe_groups(model: Model) -> list[Group]:
         above = coef - coef.mean(axis=0)
         best = above.argmax(axis=0)
         spoken = [(model.classes[k], float(above[k, number])) for number, k in enumerate(best.tolist())]
-    found = []
+    groups = []
     for number, members in enumerate(model.groups()):
         order = members[np.argsort(-typical[members], kind="stable")]
         occurrences = None if model.word_totals is None else tuple(model.word_totals[order].tolist())
         weights = None if model.word_weights is None else tuple(model.word_weights[order].tolist())
-        own = tuple(words[word] for word in order.tolist())
-        given = number in model.given_names
-        found.append(Group(number, str(names[number]), given, own, occurrences, weights, *spoken[number]))
-    return found
+        group_words = tuple(words[word] for word in order.tolist())
+        is_named = number in model.given_names
+        groups.append(Group(number, str(names[number]), is_named, group_words, occurrences, weights, *spoken[number]))
+    return groups
 
 
 def typicality(model: Model, occurrences: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
@@ -229,12 +229,12 @@ def _name_by_class(model: Model, number: int) -> str:
     return f"{model.classes[int(weights.argmax())]} #{number}"
 
 
-def checked_group_names(given: Any, n_groups: int) -> dict[int, str]:
+def checked_group_names(names: Any, n_groups: int) -> dict[int, str]:
     """Check names that people gave to groups, by their numbers."""
-    if not isinstance(given, Mapping):
-        raise BagwiseError(f"given_names must be a mapping from numbers of groups to names, got {given!r:.100}.")
+    if not isinstance(names, Mapping):
+        raise BagwiseError(f"given_names must be a mapping from numbers of groups to names, got {names!r:.100}.")
     checked: dict[int, str] = {}
-    for number, name in given.items():
+    for number, name in names.items():
         if not isinstance(number, (int, np.integer)) or isinstance(number, bool) or not 0 <= number < n_groups:
             raise BagwiseError(
                 f"Groups are numbered from 0 to {n_groups - 1}; there is no group {number!r:.100} to name."
@@ -287,10 +287,10 @@ def passed_names(
 
 def like_names(names: Mapping[int, str], before: NDArray[np.int64], after: NDArray[np.int64]) -> dict[int, str]:
     """Return the names of groups for those new ones that have more than half of the words of either in common."""
-    found = {}
+    passed = {}
     for number, name in names.items():
         counts = np.bincount(after[before == number])
         new = int(counts.argmax())
         if 2 * counts[new] > ((before == number) | (after == new)).sum():
-            found[new] = name
-    return dict(sorted(found.items()))
+            passed[new] = name
+    return dict(sorted(passed.items()))

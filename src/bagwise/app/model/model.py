@@ -250,8 +250,8 @@ class Model(SmallForms, ModelViews):
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
-    def _set_descriptors(self, given: Any) -> None:
-        some = checked_descriptors(given)
+    def _set_descriptors(self, descriptors: Any) -> None:
+        some = checked_descriptors(descriptors)
         self._set(descriptor=some if len(some) > 1 else some[0] if some else None)
 
     def _checked_size(self, n: Any) -> int:
@@ -365,9 +365,9 @@ class Model(SmallForms, ModelViews):
 
         n_groups = self.n_groups if n is None else self._checked_size(n)
         labels = self.lookup if n_groups == self.n_groups else self.hierarchy.cut(n_groups)
-        given = as_histograms(histograms, self.layout.n_columns)
+        counts = as_histograms(histograms, self.layout.n_columns)
         steps = self.normalize if normalize is None else normalize
-        return group_features(given, labels, n_groups, self.layout, steps, self.weighting)
+        return group_features(counts, labels, n_groups, self.layout, steps, self.weighting)
 
     def transform(self, X: Any, *, n_jobs: int | None = None) -> Any:
         """Turn items into features: ``group(histograms(X))``."""
@@ -609,14 +609,14 @@ class Model(SmallForms, ModelViews):
 
     def _with_networks(self, change: Callable[[Any], Any]) -> Model:
         """Change the first descriptor that is a network."""
-        held = self.descriptors
-        own = [k for k, one in enumerate(held) if one.name == "NetworkFeatures"]
-        if not own:
-            names = ", ".join(one.name for one in held) or "no descriptor"
+        descriptors = self.descriptors
+        networks = [k for k, one in enumerate(descriptors) if one.name == "NetworkFeatures"]
+        if not networks:
+            names = ", ".join(one.name for one in descriptors) or "no descriptor"
             raise BagwiseError(f"This model has no network: its items are described by {names}.")
-        changed, other = change(held[own[0]]), copy.copy(self)
+        changed, other = change(descriptors[networks[0]]), copy.copy(self)
         other.__dict__.pop("vectorizer", None)
-        other._set_descriptors([*held[: own[0]], changed, *held[own[0] + 1 :]])
+        other._set_descriptors([*descriptors[: networks[0]], changed, *descriptors[networks[0] + 1 :]])
         return other
 
     def __eq__(self, other: object) -> bool:
@@ -649,9 +649,9 @@ def _checked_pyramid(model: Model) -> tuple[tuple[int, int], ...]:
     return grids
 
 
-def _checked_item_hashes(given: ArrayLike) -> NDArray[np.int64]:
+def _checked_item_hashes(values: ArrayLike) -> NDArray[np.int64]:
     """Check hashes of items: int64, ascending."""
-    hashes = np.asarray(given)
+    hashes = np.asarray(values)
     if hashes.ndim != 1 or hashes.dtype != np.int64 or not (hashes[1:] > hashes[:-1]).all():
         raise BagwiseError(f"item_hashes must be int64, all different and ascending; got {hashes!r:.100}.")
     return frozen(hashes)

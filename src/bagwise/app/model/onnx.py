@@ -134,8 +134,8 @@ def _add_weights(graph: _Graph, counts: str, model: Model) -> str:
     numbers = model.layout.tiled(model.layout.vocabulary_of)
     zero, scaled = graph.constant(np.float32(0)), []
     for number in range(len(model.layout.vocabularies)):
-        own = graph.add("Where", graph.constant(numbers[np.newaxis] == number), counts, zero)
-        scaled.append(_add_steps(graph, own, (model.norm,)))
+        part = graph.add("Where", graph.constant(numbers[np.newaxis] == number), counts, zero)
+        scaled.append(_add_steps(graph, part, (model.norm,)))
     return graph.add("Sum", *scaled)
 
 
@@ -221,8 +221,8 @@ def _add_network(graph: _Graph, model: Model, number: int, suffix: str) -> tuple
     from bagwise.descriptors import efficientnet
     from bagwise.descriptors.network import NetworkFeatures
 
-    given = model.descriptor
-    descriptor = given[number] if isinstance(given, tuple) else given
+    described = model.descriptor
+    descriptor = described[number] if isinstance(described, tuple) else described
     assert isinstance(descriptor, NetworkFeatures)
     about = descriptor.identity()
     layer, how = about["layer"], about["preprocessing"]
@@ -231,19 +231,19 @@ def _add_network(graph: _Graph, model: Model, number: int, suffix: str) -> tuple
     shifted = graph.add("Sub", graph.cast(image, "FLOAT"), graph.constant(np.float32(255) * np.float32(how["mean"])))
     scaled = graph.add("Mul", shifted, graph.constant((1 / (255 * np.array(how["std"]))).astype(np.float32)))
     planes = graph.add("Unsqueeze", graph.add("Transpose", scaled, perm=[2, 0, 1]), graph.constant(np.array([0])))
-    found = graph.include(network, f"network{suffix}.", planes, layer)
-    last = graph.add("Transpose", found, perm=[0, 2, 3, 1])
+    activations = graph.include(network, f"network{suffix}.", planes, layer)
+    last = graph.add("Transpose", activations, perm=[0, 2, 3, 1])
     n_channels = len(model.codebooks[number][0])
     values = graph.add("Reshape", last, graph.constant(np.array([-1, n_channels])))
     sides = []
     one, half = graph.constant(np.array(1)), graph.constant(np.float32(0.5))
     for axis in (3, 2):  # x, then y
-        size = graph.add("Squeeze", graph.add("Shape", found, start=axis, end=axis + 1))
+        size = graph.add("Squeeze", graph.add("Shape", activations, start=axis, end=axis + 1))
         numbers = graph.cast(graph.add("Range", graph.constant(np.array(0)), size, one), "FLOAT")
         sides.append(graph.add("Div", graph.add("Add", numbers, half), graph.cast(size, "FLOAT")))
     across = graph.add("Unsqueeze", sides[0], graph.constant(np.array([0])))  # one row of the map
     down = graph.add("Unsqueeze", sides[1], graph.constant(np.array([1])))
-    grid = graph.add("Shape", found, start=2, end=4)
+    grid = graph.add("Shape", activations, start=2, end=4)
     columns = [graph.add("Expand", side, grid) for side in (across, down)]
     columns = [graph.add("Reshape", column, graph.constant(np.array([-1, 1]))) for column in columns]
     return values, graph.add("Concat", *columns, axis=1)
@@ -254,8 +254,8 @@ def _add_places(graph: _Graph, model: Model, positions: str) -> str:
     n_rows, n_columns = np.array(model.pyramid).T[:, np.newaxis]
     numbers = []
     for axis, n in ((1, n_rows), (0, n_columns)):
-        place = graph.add("Gather", positions, graph.constant(np.array([axis])), axis=1)
-        number = graph.cast(graph.add("Mul", place, graph.constant(n.astype(np.float32))), "INT64")
+        position = graph.add("Gather", positions, graph.constant(np.array([axis])), axis=1)
+        number = graph.cast(graph.add("Mul", position, graph.constant(n.astype(np.float32))), "INT64")
         number = graph.add("Min", number, graph.constant(n - 1))
         numbers.append(graph.add("Max", number, graph.constant(np.array(0))))
     return graph.add("Add", graph.add("Mul", numbers[0], graph.constant(n_columns)), numbers[1])
@@ -299,12 +299,12 @@ class _Graph:
 
     def include(self, model: Any, prefix: str, value: str, output: str) -> str:
         """Add the nodes of a model with one input, which is taken from a value; returns the name of an output."""
-        given = model.graph.input[0].name
+        taken = model.graph.input[0].name
         for initializer in model.graph.initializer:
             initializer.name = prefix + initializer.name
             self._constants.append(initializer)
         for node in model.graph.node:
-            node.input[:] = [value if name == given else prefix + name for name in node.input]
+            node.input[:] = [value if name == taken else prefix + name for name in node.input]
             node.output[:] = [prefix + name for name in node.output]
             node.name = node.output[0]  # its own: ONNX Runtime names what it makes of nodes after them
             self._nodes.append(node)

@@ -58,8 +58,8 @@ class Head:
 
     def scores(self, features: Any) -> NDArray[np.float64]:
         """Return scores of shape (n, n_classes) for dense or sparse features of shape (n, n_features)."""
-        given = features if hasattr(features, "toarray") else np.asarray(features)
-        return np.asarray(given.astype(np.float64) @ self.coef.astype(np.float64).T + self.intercept)
+        matrix = features if hasattr(features, "toarray") else np.asarray(features)
+        return np.asarray(matrix.astype(np.float64) @ self.coef.astype(np.float64).T + self.intercept)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Head):
@@ -175,18 +175,20 @@ class PathErrors:
         return self.auto if measurable and self.errors[auto] < self.errors[k] else None
 
 
-def checked_calibration(given: Any, heads: Mapping[int, Head]) -> dict[int, float]:
+def checked_calibration(calibration: Any, heads: Mapping[int, Head]) -> dict[int, float]:
     """Check a mapping from numbers of groups of heads to positive numbers."""
-    if not isinstance(given, Mapping):
-        raise BagwiseError(f"calibration must be a mapping from numbers of groups to numbers, got {given!r:.100}.")
-    for size, sharpness in given.items():
+    if not isinstance(calibration, Mapping):
+        raise BagwiseError(
+            f"calibration must be a mapping from numbers of groups to numbers, got {calibration!r:.100}."
+        )
+    for size, sharpness in calibration.items():
         number = isinstance(sharpness, (int, float)) and not isinstance(sharpness, bool)
         if size not in heads or not number or not 0 < sharpness < LARGEST:
             raise BagwiseError(
                 f"calibration has a number from 0 to {LARGEST:g} for sizes of heads ({', '.join(map(str, heads))}); "
                 f"got {sharpness!r:.50} for {size!r:.50}."
             )
-    return {int(size): float(sharpness) for size, sharpness in sorted(given.items())}
+    return {int(size): float(sharpness) for size, sharpness in sorted(calibration.items())}
 
 
 def _fraction(value: Any, name: str) -> float:

@@ -118,22 +118,22 @@ class Answers:
                     self.progress(step, before + done, n_items)
 
             try:
-                found = count_words(self.model, batch, self.options, progress=follow)
+                counted = count_words(self.model, batch, self.options, progress=follow)
             except NothingReadError as error:
                 self.skipped.extend(error.skipped)
                 continue
-            self.skipped.extend(found.skipped)
-            ids = batch[found.kept].ids
+            self.skipped.extend(counted.skipped)
+            ids = batch[counted.kept].ids
             if not MODALITIES[self.model.modality].rows:
-                words = np.asarray(abs(found.matrix).sum(axis=1)).ravel()
+                words = np.asarray(abs(counted.matrix).sum(axis=1)).ravel()
                 self.without_words.extend(id for id, n in zip(ids, words.tolist(), strict=True) if n == 0)
             if self.model.item_hashes is not None:
-                seen, compared, _ = compare_hashes(self.model, item_hashes(found.matrix))
+                seen, compared, _ = compare_hashes(self.model, item_hashes(counted.matrix))
                 self.n_seen += int(seen.sum())
                 self.n_compared += int(compared.sum())
-            answers = answers_of(self.model, ids, found.matrix)
+            answers = answers_of(self.model, ids, counted.matrix)
             if self.with_text:
-                texts = [item.load() for item in batch[found.kept]]
+                texts = [item.load() for item in batch[counted.kept]]
                 answers = [answer._replace(text=text) for answer, text in zip(answers, texts, strict=True)]
             yield answers
         if len(self.skipped) == n_items:

@@ -40,9 +40,9 @@ def measure_baselines(
     from bagwise.app.training.method import HELLINGER, fitting_svms, folds_of, make_svm  # loads scikit-learn
 
     splits = folds_of(codes, options)
-    found = [_baseline(MAJORITY, [_majority_error(codes, *parts) for parts in splits], 0)]
+    baselines = [_baseline(MAJORITY, [_majority_error(codes, *parts) for parts in splits], 0)]
     if path.sizes[-1] == data.n_words:
-        found.append(
+        baselines.append(
             {
                 "name": MODALITIES[data.collection.modality].baseline_of_all(method.scaling is not None),
                 "error": float(path.errors[-1]),
@@ -58,8 +58,8 @@ def measure_baselines(
             for train, test in splits:
                 svm = make_svm(options).fit(features[train], codes[train])
                 errors.append(float(np.mean(svm.predict(features[test]) != codes[test])))
-        found.append(_baseline("histogram of colours, linear SVM", errors, features.shape[1]))
-    return sorted(found, key=lambda one: float(one["error"]))
+        baselines.append(_baseline("histogram of colours, linear SVM", errors, features.shape[1]))
+    return sorted(baselines, key=lambda one: float(one["error"]))
 
 
 def with_pooled(
@@ -69,8 +69,8 @@ def with_pooled(
 
     Standardised, with a logistic regression, they are what most people take from a network.
     """
-    found = [*baselines, pooled_baseline(pooled, codes, options)]
-    return sorted(found, key=lambda one: float(one["error"]))
+    joined = [*baselines, pooled_baseline(pooled, codes, options)]
+    return sorted(joined, key=lambda one: float(one["error"]))
 
 
 def pooled_baseline(pooled: NDArray[np.float32], codes: NDArray[np.int64], options: FitOptions) -> dict[str, Any]:
@@ -99,15 +99,15 @@ def baselines_of(model: Model, evaluation: Evaluation | None = None) -> tuple[Ba
     all words, Hellinger, linear SVM 0.0
     most frequent class 0.5
     """
-    found = [
+    measured = [
         Baseline(str(one["name"]), float(one["error"]), one.get("standard_error"), one.get("n_features"))
         for one in model.provenance.get("baselines", ())
     ]
     if evaluation is None or not len(evaluation.codes):
-        return tuple(found)
+        return tuple(measured)
     all_words, counts = model.layout.n_columns, model.provenance.get("class_counts", {})
     tested = []
-    for one in found:
+    for one in measured:
         error = None
         if one.name == MAJORITY and counts:
             most = max(range(len(model.classes)), key=lambda k: counts.get(model.classes[k], 0))
@@ -161,5 +161,5 @@ def _color_words(data: WordData) -> slice | None:
     names = [one.name for one in getattr(data.vectorizer, "descriptors", ())]
     if _COLORS not in names:
         return None
-    place = names.index(_COLORS)
-    return data.layout.slices[place]
+    number = names.index(_COLORS)
+    return data.layout.slices[number]

@@ -44,12 +44,12 @@ class HeldOutScores:
 
     def __call__(self, size: int, items: NDArray[np.intp], scores: NDArray[np.float64]) -> None:
         """Keep the scores of items at a size, by its place in `sizes`."""
-        given = np.asarray(scores)
-        if given.ndim == 1 or given.shape[1] == 1:
-            given = np.stack([-given.ravel(), given.ravel()], axis=1)
-        self.top.put(size, items, given)
+        values = np.asarray(scores)
+        if values.ndim == 1 or values.shape[1] == 1:
+            values = np.stack([-values.ravel(), values.ravel()], axis=1)
+        self.top.put(size, items, values)
         rows = self._row_of[items]
-        self.scores[size, rows[rows >= 0]] = given[rows >= 0]
+        self.scores[size, rows[rows >= 0]] = values[rows >= 0]
 
     @property
     def chosen(self) -> NDArray[np.bool_]:

@@ -85,8 +85,8 @@ def _chosen(options: FitOptions, collection: Collection, looked: _Look) -> tuple
     how = "sift and color, a vocabulary each" if looked.colored else "sift alone"
     seen = f"{looked.n_colored} of {looked.n} images that were looked at have colours, so"
     if options.step is not None or options.patch is not None:
-        given = "step" if options.step is not None else "patch"
-        return by_hand, (f"{seen} images are described by {how}; {given} is not for networks.",)
+        option = "step" if options.step is not None else "patch"
+        return by_hand, (f"{seen} images are described by {how}; {option} is not for networks.",)
     missing = [name for name in _NETWORK_PACKAGES if find_spec(name) is None]
     if missing:
         cure = 'A network, which errs much less on photographs, needs: pip install "bagwise[network]".'
@@ -105,11 +105,11 @@ def _chosen(options: FitOptions, collection: Collection, looked: _Look) -> tuple
             f"of {_FOLDS} images by which descriptors could be compared.",
         )
     errors = {name: _error(name, options, *sample) for name in ("network", *others)}
-    found = {name: error for name, error in errors.items() if error is not None}
-    if not found:  # nothing could be read; the fit tells
+    readable = {name: error for name, error in errors.items() if error is not None}
+    if not readable:  # nothing could be read; the fit tells
         return by_hand, ()
-    best = min(found, key=lambda name: found[name])
-    told = ", ".join(f"{percent(error)} with {name}" for name, error in found.items())
+    best = min(readable, key=lambda name: readable[name])
+    told = ", ".join(f"{percent(error)} with {name}" for name, error in readable.items())
     return best, (
         f"Images of {looked.side} pixels are small, so descriptors were compared on {len(sample[0])} of them: errors "
         f"in cross-validation of {told}. They are described by {best}.",
@@ -128,7 +128,7 @@ def _sample_of_classes(collection: Collection) -> tuple[Collection, NDArray[np.i
     n_each = max(_FOLDS, min(_MOST_OF_CLASS, _MOST_TRIED // len(names)))
     members = [np.flatnonzero(codes == number) for number in range(len(names))]
     chosen = np.sort(
-        np.concatenate([own[np.unique(np.linspace(0, len(own) - 1, n_each).astype(int))] for own in members])
+        np.concatenate([items[np.unique(np.linspace(0, len(items) - 1, n_each).astype(int))] for items in members])
     )
     return collection[chosen], codes[chosen]
 
@@ -143,19 +143,19 @@ def _error(name: str, options: FitOptions, items: Collection, codes: NDArray[np.
     vectorizer = MODALITIES["images"].vectorizer(chosen, n_classes=int(codes.max()) + 1)
     vectorizer.fewer = True  # type: ignore[attr-defined]
     try:
-        found = vectorizer.fit_transform(
+        counted = vectorizer.fit_transform(
             images_in_mode(items, "rgb") if _in_color(name) else items, on_error="skip", n_jobs=options.n_jobs
         )
     except NothingReadError:
         return None
-    if not found.matrix.nnz:
+    if not counted.matrix.nnz:
         return None
-    features, own = normalize_rows(found.matrix.astype(np.float64), HELLINGER), codes[found.kept]
+    features, kept_codes = normalize_rows(counted.matrix.astype(np.float64), HELLINGER), codes[counted.kept]
     errors = []
     with fitting_svms():
-        for train, test in folds_of(own, chosen):
-            svm = make_svm(chosen).fit(features[train], own[train])
-            errors.append(np.mean(svm.predict(features[test]) != own[test]))
+        for train, test in folds_of(kept_codes, chosen):
+            svm = make_svm(chosen).fit(features[train], kept_codes[train])
+            errors.append(np.mean(svm.predict(features[test]) != kept_codes[test]))
     return float(np.mean(errors))
 
 

@@ -112,9 +112,9 @@ def compare_answers(codes: ArrayLike, first: ArrayLike, second: ArrayLike) -> Pa
     >>> compare_answers(["a", "a", "b"], ["a", "b", "b"], ["b", "b", "b"])
     PairedErrors(both_right=1, first_wrong=0, second_wrong=1, both_wrong=1)
     """
-    true, one, other = (np.asarray(given) for given in (codes, first, second))
+    true, one, other = (np.asarray(some) for some in (codes, first, second))
     if not true.shape == one.shape == other.shape or true.ndim != 1:
-        shapes = ", ".join(str(given.shape) for given in (true, one, other))
+        shapes = ", ".join(str(some.shape) for some in (true, one, other))
         raise BagwiseError(f"Classes and answers must be lists of the same length, got arrays of shapes {shapes}.")
     wrong, others = one != true, other != true
     counts = np.bincount(2 * wrong.astype(np.int64) + others, minlength=4).tolist()
@@ -235,8 +235,8 @@ def _common_words(first: Model, second: Model) -> NDArray[np.int64]:
         raise BagwiseError(f"The models have no words in common: one is of {first.modality}, one of {second.modality}.")
     if first.word_names is not None and second.word_names is not None:
         numbers = {name: k for k, name in enumerate(second.word_names)}
-        found = [(k, numbers[name]) for k, name in enumerate(first.word_names) if name in numbers]
-        common = np.array(found, dtype=np.int64).reshape(-1, 2)
+        pairs = [(k, numbers[name]) for k, name in enumerate(first.word_names) if name in numbers]
+        common = np.array(pairs, dtype=np.int64).reshape(-1, 2)
     elif first.word_hashes is not None and second.word_hashes is not None:
         _, *places = np.intersect1d(first.word_hashes, second.word_hashes, assume_unique=True, return_indices=True)
         common = np.stack(places, axis=1).astype(np.int64)

@@ -151,26 +151,26 @@ def evaluate_model(
         collection = collection.split("test")[0]
     n_items, collection = len(collection), _labelled(collection, model)
     n_samples = MODALITIES[model.modality].n_sampled
-    found = count_words(model, collection, chosen, n_samples=n_samples, progress=progress, client=client)
-    collection = collection[found.kept]
+    counted = count_words(model, collection, chosen, n_samples=n_samples, progress=progress, client=client)
+    collection = collection[counted.kept]
     codes = collection.codes_in(model.classes)
     n_words, path = model.hierarchy.n_words, model.path
     usual = {model.n_groups, *(path_sizes(n_words) if path is None else path.sizes)}
     sizes = tuple(size for size in model.heads if size in usual) or tuple(model.heads)
-    scores = (model.heads[size].scores(model.group(found.matrix, size)) for size in sizes)
+    scores = (model.heads[size].scores(model.group(counted.matrix, size)) for size in sizes)
     predicted = np.stack([np.argmax(some, axis=1) for some in scores])
     return Evaluation(
         collection=collection,
         n_skipped=n_items - len(collection) + len(skipped),
-        histograms=found.matrix,
+        histograms=counted.matrix,
         classes=model.classes,
         sizes=sizes,
         errors=tuple((predicted != codes).mean(axis=1).tolist()),
         codes=codes,
         predicted=predicted,
-        samples=found.samples,
-        seen=seen_items(model, collection, found.matrix),
-        skipped=(*skipped, *found.skipped),
+        samples=counted.samples,
+        seen=seen_items(model, collection, counted.matrix),
+        skipped=(*skipped, *counted.skipped),
     )
 
 
@@ -302,8 +302,8 @@ def compare_criteria(
         method = method_of(name)
         weighting = choose_weighting(method, data.whole())
         rows = Rows.of(data, codes, method, weighting)
-        found = validate(executor, rows, tried, method, chosen, prepared.steps)
-        compared.append(ComparedCriterion(name, found.path, time.perf_counter() - started))
+        validation = validate(executor, rows, tried, method, chosen, prepared.steps)
+        compared.append(ComparedCriterion(name, validation.path, time.perf_counter() - started))
     if not references:
         return compared
     # as the default weights words, but Hellinger normalisation is the same before and after for single words

@@ -19,6 +19,7 @@ from bagwise.app.modalities.steps import StepCache
 from bagwise.app.modalities.vectorizers import Progress, group_features
 from bagwise.app.options import FitOptions
 from bagwise.app.training.method import HELLINGER, choose_method, choose_weighting, make_svm
+from bagwise.codebooks.pyramids import WordLayout
 
 if TYPE_CHECKING:
     from bagwise.app.training.preparing import WordData
@@ -114,16 +115,17 @@ def unlabelled_of(
 
     modality = data.collection.modality
     apart = replace(options, criterion="clusters", n_groups="auto")
-    method = choose_method(apart, modality, 0, data.vocabularies)
-    own = choose_weighting(method, data.whole())
-    rows = Rows.of(data, None, method, own)
+    method = choose_method(apart, modality, 0, data.layout.vocabularies)
+    of_groups = choose_weighting(method, data.whole())
+    rows = Rows.of(data, None, method, of_groups)
     hierarchy = learn_groups(rows, (), method, apart, progress, steps).hierarchy
     size = min(max(_N_GROUPS, _GROUPS_A_CLASS * n_classes), data.n_words)
-    groups = group_features(data.whole(), hierarchy.cut(size), size, 1, HELLINGER, own)
+    layout = WordLayout(data.layout.vocabularies)  # of whole items
+    groups = group_features(data.whole(), hierarchy.cut(size), size, layout, HELLINGER, of_groups)
     dense = np.asarray(groups.toarray() if sp.issparse(groups) else groups, np.float64)
     rest = slice(n_labelled, None)
-    weighted = weighting.apply(data.histograms[rest], data.n_cells)
-    whole = weighted if data.n_cells == 1 else weighting.apply(data.whole()[rest])
+    weighted = weighting.apply(data.histograms[rest])
+    whole = weighted if data.layout.n_cells == 1 else weighting.apply(data.whole()[rest])
     return Unlabelled(weighted, whole, dense[rest], dense[:n_labelled])
 
 
@@ -169,11 +171,11 @@ def train_with_groups(
         progress(3, 3)
         return Trained(svm.coef_, svm.intercept_, weight)
     progress(2, 3)
-    own = _beside(X, unlabelled.of_labelled, weight) @ svm.coef_.T
+    scores = _beside(X, unlabelled.of_labelled, weight) @ svm.coef_.T
     rest = _beside(others, unlabelled.groups, weight) @ svm.coef_.T
     everything = sp.vstack([X, others], format="csr") if sp.issparse(X) else np.concatenate([X, others])
     ridge = Ridge(_RIDGE, solver="sparse_cg", tol=1e-4)
-    ridge.fit(everything, np.concatenate([own, rest]) + svm.intercept_)
+    ridge.fit(everything, np.concatenate([scores, rest]) + svm.intercept_)
     progress(3, 3)
     return Trained(np.atleast_2d(ridge.coef_), np.atleast_1d(ridge.intercept_), weight)
 

@@ -180,8 +180,8 @@ def run_fit(
     baselines: list[dict[str, Any]] = []
     if codes is not None and validated:
         with log.timed("cross-validation"):
-            found = validate(executor, weighted, sizes, method, options, prepared.steps)
-            path, top, calibration, folds = found.path, found.top, found.calibration, found.folds
+            validation = validate(executor, weighted, sizes, method, options, prepared.steps)
+            path, top, calibration, folds = validation.path, validation.top, validation.calibration, validation.folds
             baselines = measure_baselines(known, codes, path, method, options)
         if known.pooled is not None:
             with log.timed("baseline of pooled features"):
@@ -231,7 +231,7 @@ def run_fit(
         group_statistics=statistics,
     )
     unequal = unequal_groups(model.lookup, totals) if method.scaling is None else None
-    notes = (*prepared.found, *log.notes, *([] if unequal is None else [unequal]))
+    notes = (*prepared.notes, *log.notes, *([] if unequal is None else [unequal]))
     cached = () if prepared.steps is None else tuple(prepared.steps.used)
     fit = Fit(model, data, codes, top, folds, prepared.test, dict(log.timings), notes, cached)
     model._set(fit_=fit)
@@ -244,10 +244,10 @@ def _fewer_than_classes(n_groups: int, n_classes: int, method: Method, path: Pat
     note = f"{few}: words were merged by {method.criterion}"
     if path is None:
         return f"{note}. Groups as many as classes, or more, tell classes apart better."
-    found = dict(zip(path.sizes, path.errors, strict=True))
+    errors = dict(zip(path.sizes, path.errors, strict=True))
     enough = min(size for size in path.sizes if size >= min(n_classes, path.sizes[-1]))
     measured = (
-        f"an error of {percent(found[n_groups])} in cross-validation, {percent(found[enough])} with {enough} groups"
+        f"an error of {percent(errors[n_groups])} in cross-validation, {percent(errors[enough])} with {enough} groups"
     )
     return f"{note}, with {measured}."
 

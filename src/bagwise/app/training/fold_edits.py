@@ -72,9 +72,9 @@ class FoldEdits:
         done = next((k for k in range(len(edits), 0, -1) if keys[k] in self._known), 0)
         states, left_out = self._known[keys[done]] if done else (self._first, 0)
         for k in range(done, len(edits)):
-            own = state_after(model, k)
-            before = own.hierarchy.cut(edits[k]["n_groups"])
-            states, refused = self._advance(self._sized(states, own, k, edits[k]["n_groups"]), edits[k], before)
+            of_model = state_after(model, k)
+            before = of_model.hierarchy.cut(edits[k]["n_groups"])
+            states, refused = self._advance(self._sized(states, of_model, k, edits[k]["n_groups"]), edits[k], before)
             left_out += refused
             self._known[keys[k + 1]] = states, left_out
             if len(self._known) > _MOST_STATES:
@@ -82,38 +82,38 @@ class FoldEdits:
         sized = self._sized(states, state_after(model, len(edits)), len(edits), model.n_groups)
         return [(state.hierarchy, state.n_groups) for state in sized], left_out
 
-    def _sized(self, states: Sequence[EditState], own: EditState, k: int, n: int) -> list[EditState]:
+    def _sized(self, states: Sequence[EditState], of_model: EditState, k: int, n: int) -> list[EditState]:
         """Return the states at n groups of the model: at as many, unless one of k edits has made their number differ.
 
-        `own` is the state of the model.
+        `of_model` is the state of the model.
         """
-        found = []
+        sized = []
         for editor, state in zip(self._editors, states, strict=True):
             least, most = editor.sizes(state)
-            size = state.n_groups if k and n == own.n_groups else n
-            found.append(replace(state, n_groups=min(max(size, least), most)))
-        return found
+            size = state.n_groups if k and n == of_model.n_groups else n
+            sized.append(replace(state, n_groups=min(max(size, least), most)))
+        return sized
 
     def _advance(
         self, states: Sequence[EditState], edit: Mapping[str, Any], before: Words
     ) -> tuple[list[EditState], int]:
         """Make one more edit in each fold; `before` are the groups of the model that it was made in."""
-        found, refused = [], 0
+        advanced, refused = [], 0
         for editor, state in zip(self._editors, states, strict=True):
             try:
-                found.append(state if edit["edit"] == "rename" else self._made(editor, state, edit, before))
+                advanced.append(state if edit["edit"] == "rename" else self._made(editor, state, edit, before))
             except BagwiseError:  # counted, and told beside the error
-                found.append(state)
+                advanced.append(state)
                 refused += 1
-        return found, refused
+        return advanced, refused
 
-    def _made(self, editor: GroupEditor, state: EditState, edit: Mapping[str, Any], own: Words) -> EditState:
-        """Make an edit of the groups `own` in a fold."""
+    def _made(self, editor: GroupEditor, state: EditState, edit: Mapping[str, Any], of_model: Words) -> EditState:
+        """Make an edit of the groups `of_model` in a fold."""
         labels, to = state.hierarchy.cut(state.n_groups), edit.get("to")
         named = edit.get("groups", [one for one in (edit.get("group"), to) if one is not None])
         if len(named) > state.n_groups:
             raise BagwiseError(f"{len(named)} groups are edited where there are {state.n_groups}.")
-        groups, made = like_groups(named, own, labels, self._mass), {**edit, "n_groups": state.n_groups}
+        groups, made = like_groups(named, of_model, labels, self._mass), {**edit, "n_groups": state.n_groups}
         if edit["edit"] == "move":
             return _moved(editor, state, labels, editor.words(edit["words"]), None if to is None else groups[0])
         if "groups" in edit:

@@ -175,8 +175,8 @@ class FoldModels:
         for _ in n_merges:
             heads.append({})
             for size, n in zip(sizes, n_weights, strict=True):
-                own, rest = rest[:n], rest[n:]
-                heads[-1][size] = Head(own[:-n_classes].reshape(n_classes, -1), own[-n_classes:])
+                flat, rest = rest[:n], rest[n:]
+                heads[-1][size] = Head(flat[:-n_classes].reshape(n_classes, -1), flat[-n_classes:])
         statistics = []
         for hierarchy, (a, b) in zip(hierarchies, shapes, strict=False):  # of all folds or none
             numbers, values = values[: a * b], values[a * b :]
@@ -203,9 +203,9 @@ def unkept_note(folds: Sequence[Fold], path: PathErrors | None) -> str | None:
     )
 
 
-def _counts(given: Any, most: int) -> bool:
+def _counts(values: Any, most: int) -> bool:
     """Whether a value of a header is a list of whole numbers from 0."""
-    return isinstance(given, list) and all(type(one) is int and 0 <= one <= most for one in given)
+    return isinstance(values, list) and all(type(one) is int and 0 <= one <= most for one in values)
 
 
 def fold_model(model: Model, hierarchy: Hierarchy, n_groups: int, head: Head) -> Model:

@@ -226,11 +226,11 @@ def contributions(
     added = np.zeros((words.shape[0], n_wanted))
     for start in range(0, words.shape[0], _BATCH):
         rows = words[start : start + _BATCH]
-        features = group_features(rows, model.lookup, n, layout.n_cells, model.normalize)
-        sums = pool(rows, model.lookup, n, n_cells=layout.n_cells)
+        features = group_features(rows, model.lookup, n, layout, model.normalize)
+        sums = pool(rows, layout.over_cells(model.lookup, n), layout.width(n))
         features, sums = (values.toarray() if sp.issparse(values) else values for values in (features, sums))
         rates = np.divide(features * weights, sums, out=np.zeros(sums.shape), where=sums != 0)
-        parts = sp.coo_array(pool(rows, joint.ravel(), n_pairs, n_cells=layout.n_cells))
+        parts = sp.coo_array(pool(rows, layout.over_cells(joint.ravel(), n_pairs), layout.width(n_pairs)))
         cells, columns = np.divmod(parts.col, n_pairs)
         values = parts.data * rates[parts.row, cells * n + pairs[0, columns]]
         counted = np.bincount(parts.row * n_wanted + pairs[1, columns], values, rows.shape[0] * n_wanted)
@@ -260,7 +260,9 @@ def typical_patches(
     networks = [one.regions for one in model.descriptors] or [False] * len(sides)
     weighted = [one.by_length for one in model.assignment or ()] or [False] * len(sides)
     vocabulary_of = np.repeat(np.arange(len(sides)), model.layout.vocabularies)
-    found: dict[int, list[list[tuple[float, int, NDArray[Any]]]]] = {group: [[] for _ in sides] for group in wanted}
+    candidates: dict[int, list[list[tuple[float, int, NDArray[Any]]]]] = {
+        group: [[] for _ in sides] for group in wanted
+    }
     for number, sample in samples.items():
         words, distances, positions = sample.words[:, 0], sample.distances, sample.positions
         if positions is None or not len(words):
@@ -273,10 +275,10 @@ def typical_patches(
         groups_of = model.lookup[words]
         n_of = np.bincount(vocabulary_of[words], minlength=len(sides))
         for group in wanted.intersection(groups_of.tolist()):
-            own = np.flatnonzero(groups_of == group)
+            members = np.flatnonzero(groups_of == group)
             added = np.where(model.lookup[sample.words] == group, sample.weights, 0.0).sum(axis=1)
-            for vocabulary in np.unique(vocabulary_of[words[own]]).tolist():
-                mine = own[vocabulary_of[words[own]] == vocabulary]
+            for vocabulary in np.unique(vocabulary_of[words[members]]).tolist():
+                mine = members[vocabulary_of[words[members]] == vocabulary]
                 far = -added if weighted[vocabulary] else distances
                 best = mine[np.argmin(far[mine])]
                 side = sides[vocabulary]
@@ -284,10 +286,10 @@ def typical_patches(
                     height, width = image.shape[:2]
                     side = int(model.descriptors[vocabulary].sides(height, width, int(n_of[vocabulary]))[0])
                 patch = _cut_out(image, positions[best], side)
-                found[group][vocabulary].append((float(far[best]), number, patch.copy()))
+                candidates[group][vocabulary].append((float(far[best]), number, patch.copy()))
     n_each = min(N_PATCHES, N_ALL_PATCHES // len(wanted))
     shown = {}
-    for group, by_vocabulary in found.items():
+    for group, by_vocabulary in candidates.items():
         nearest = [
             [(network, patch) for *_, patch in sorted(some, key=itemgetter(0, 1))]
             for network, some in zip(networks, by_vocabulary, strict=True)

@@ -90,8 +90,8 @@ class TopClasses:
 
     def put(self, size: int, items: Any, scores: NDArray[np.floating]) -> None:
         """Write the top classes of items at one size; scores of float16 are at most 65,504."""
-        found = TopClasses.of(scores)
-        for target, values in zip(self.arrays, found.arrays, strict=True):
+        top = TopClasses.of(scores)
+        for target, values in zip(self.arrays, top.arrays, strict=True):
             target[size, items] = np.clip(values, -_LARGEST, _LARGEST) if target.dtype.kind == "f" else values
 
     def taken(self, numbers: NDArray[np.int64]) -> TopClasses:
@@ -276,19 +276,19 @@ class ItemAnswers:
         if type(header["exact"]) is not bool:
             raise BagwiseError(f"its answers have exact {header['exact']!r:.50}.")
         about = tensors["item_origins"], header["exact"]
-        found = cls(*_named_top(header, [tensors[name] for name in _TOP], model), *about, header["protocol"])
+        answers = cls(*_named_top(header, [tensors[name] for name in _TOP], model), *about, header["protocol"])
         has = [name for name in UNEDITED_TENSORS if name in tensors]
         before: Any = header.get("unedited")
         if before is None and not has:
-            return found
+            return answers
         sound = isinstance(before, Mapping) and before.keys() == {"protocol", "sizes"} and len(has) == len(_TOP)
         if not sound or not model.edits:
             raise BagwiseError(
                 f"its answers before edits are {before!r:.100}, with the tensors {has} and {len(model.edits)} edits; "
                 "expected protocol and sizes, all of the tensors, and edits."
             )
-        held = _named_top(before, [tensors[name] for name in UNEDITED_TENSORS], unedited_model(model))
-        return replace(found, unedited=cls(*held, *about, before["protocol"]))
+        unedited = _named_top(before, [tensors[name] for name in UNEDITED_TENSORS], unedited_model(model))
+        return replace(answers, unedited=cls(*unedited, *about, before["protocol"]))
 
 
 def _named_top(header: Any, arrays: list[NDArray[Any]], model: Model) -> tuple[tuple[int, ...], TopClasses]:

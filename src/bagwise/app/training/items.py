@@ -46,8 +46,8 @@ READING = tuple(FitOptions().kept("read"))
 
 def reading_options(options: FitOptions) -> dict[str, Any]:
     """Return the options that say how a source is read, as `open_collection` takes them."""
-    given = options.of_stage("read")
-    return {name: value for name, value in given.items() if value is not None and name != "modality"}
+    reading = options.of_stage("read")
+    return {name: value for name, value in reading.items() if value is not None and name != "modality"}
 
 
 def place_of(source: Any, options: FitOptions) -> Any:
@@ -68,19 +68,19 @@ def open_source(source: Any, options: FitOptions, executor: Executor | None = No
     if isinstance(source, Collection):
         return source
     source, options = with_sheet(source, options)
-    source, given = place_of(source, options), reading_options(options) | more
+    source, reading = place_of(source, options), reading_options(options) | more
     if not in_memory and not isinstance(source, Url) and _are_for_source(source, options):
-        given["storage_options"] = options.storage_options
+        reading["storage_options"] = options.storage_options
     if executor is not None:
-        given["mapping"] = executor.mapping("Listing shards")
+        reading["mapping"] = executor.mapping("Listing shards")
     modality = options.modality
     if modality == "auto":
-        source, modality = located(source, given)
+        source, modality = located(source, reading)
     if modality == "records":
-        given["on_error"] = options.on_error or "skip"
+        reading["on_error"] = options.on_error or "skip"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SkippedItemsWarning)  # those who read items tell of these, too
-        collection = open_collection(source, modality, **given)
+        collection = open_collection(source, modality, **reading)
     several = collection.several() if options.labels else None
     if several is not None:
         first, second, *_ = several.labels
@@ -130,8 +130,8 @@ def open_items(
         collection = source
         _check_modality(model, collection.modality, collection.source)
     elif is_frame(source):
-        given = reading_options(options)
-        collection = MODALITIES[model.modality].open_frame(source, model, **given)
+        reading = reading_options(options)
+        collection = MODALITIES[model.modality].open_frame(source, model, **reading)
     else:
         source, options = with_sheet(source, options)
         source = _listed(source, options)
@@ -146,28 +146,28 @@ def open_items(
 
 def _listed(source: Any, options: FitOptions) -> Any:
     """Return a folder or an archive as it was listed, so that this is done once; others as they are."""
-    place = place_of(source, options)
-    if options.modality != "auto" or (ending(os.fspath(place)) and not is_archive(os.fspath(place))):
-        return place
-    found = found_source(place, as_limits(options.limits))
-    return found if isinstance(found, Listing) else place
+    location = place_of(source, options)
+    if options.modality != "auto" or (ending(os.fspath(location)) and not is_archive(os.fspath(location))):
+        return location
+    listing = found_source(location, as_limits(options.limits))
+    return listing if isinstance(listing, Listing) else location
 
 
 def _modality_for(model: Model, source: Any, options: FitOptions) -> str:
     """Return the modality that a source is opened as; of several that it holds, the images or videos of the model."""
     if options.modality != "auto":
         return options.modality
-    given = reading_options(options) | _fitted_endings(model, source, options)
+    reading = reading_options(options) | _fitted_endings(model, source, options)
     modality = MODALITIES[model.modality]
     if (
         modality.records is not None
-        and "text" not in given
+        and "text" not in reading
         and model.options.get("text") is not None
         and columns_of(model.options["text"], column_names(source, as_limits(options.limits))) is not None
     ):
         return modality.records
     try:
-        return modality_of(source, given)
+        return modality_of(source, reading)
     except SeveralModalities as error:
         if model.modality in error.found and modality.records is None:
             return model.modality
@@ -180,8 +180,8 @@ def _modality_for(model: Model, source: Any, options: FitOptions) -> str:
 
 def _check_modality(model: Model, modality: str, source: str) -> None:
     if modality != model.modality:
-        given, taken = (one_source(name) for name in (modality, model.modality))
-        raise BagwiseError(f"The model takes {taken}, but {source} holds {given}. Give {taken}.")
+        offered, taken = (one_source(name) for name in (modality, model.modality))
+        raise BagwiseError(f"The model takes {taken}, but {source} holds {offered}. Give {taken}.")
 
 
 def _fitted_endings(model: Model, source: Any, options: FitOptions) -> dict[str, Any]:

@@ -92,13 +92,13 @@ class KnownItems:
                 f"{how_many(len(twice), 'items')} of {new.source} {agree(len(twice), 'has', 'have')} the id of an item "
                 f"of the index: {some}. Rename them, or add to the source of the index, {self.source}, and fit that."
             )
-        place = as_place(self.source)
-        if not self.source or not (isinstance(place, Url) or os.path.exists(place)):
+        location = as_place(self.source)
+        if not self.source or not (isinstance(location, Url) or os.path.exists(location)):
             raise BagwiseError(
                 f"The items of the index were in {self.source or 'an unknown place'}, which does not exist any more, "
                 "but all are learned from again. Put them back, or fit all items anew."
             )
-        known = open_items(self.model, place, FitOptions.from_mapping(self.reading), executor)
+        known = open_items(self.model, location, FitOptions.from_mapping(self.reading), executor)
         known = _with(known[np.array([id in self.labels for id in known.ids], np.bool_)], labels=self.labels)
         if len(known) < len(self.labels):
             n = len(self.labels) - len(known)
@@ -123,17 +123,17 @@ class KnownItems:
         n_known = int((row_of >= 0).sum())
         if self.frequencies is None:
             note = f"words of all {how_many(len(ids), collection.modality)} were counted, which the index does not hold"
-            found = count_with(self.model.vectorizer, collection, options, executor, n_samples)
-            return AddedWords(found, self._note(note, n_known), None)
+            words = count_with(self.model.vectorizer, collection, options, executor, n_samples)
+            return AddedWords(words, self._note(note, n_known), None)
         known, new = np.flatnonzero(row_of >= 0), np.flatnonzero(row_of < 0)
         parts = [(known, Histograms(self._of_mean_size(self.frequencies[row_of[known]]), np.arange(len(known))))]
         hashes = self._hashes
         if len(new):
-            found = count_with(self.model.vectorizer, collection[new], options, executor, n_samples)
+            words = count_with(self.model.vectorizer, collection[new], options, executor, n_samples)
             plain = WordWeighting("count", None, "l1", self.model.layout.vocabularies)
-            frequencies = plain.apply(found.matrix, self.model.layout.n_cells)
-            parts.append((new, replace(found, matrix=self._of_mean_size(frequencies))))
-            hashes = _joined(hashes, distinct_hashes(item_hashes(found.matrix))[0])
+            frequencies = plain.apply(words.matrix)
+            parts.append((new, replace(words, matrix=self._of_mean_size(frequencies))))
+            hashes = _joined(hashes, distinct_hashes(item_hashes(words.matrix))[0])
         note = f"words of {how_many(n_known, collection.modality)}; {len(new):,} more were described"
         counted = Histograms.in_order([part for part in parts if len(part[0])])
         return AddedWords(counted, self._note(note, n_known), hashes)
@@ -141,10 +141,10 @@ class KnownItems:
     def _are_in(self, source: Any) -> bool:
         if isinstance(source, Collection) or not self.source:
             return False
-        place, known = as_place(source), as_place(self.source)
-        if isinstance(place, Url) or isinstance(known, Url):
-            return str(place) == str(known)
-        return os.path.realpath(place) == os.path.realpath(known)
+        location, known = as_place(source), as_place(self.source)
+        if isinstance(location, Url) or isinstance(known, Url):
+            return str(location) == str(known)
+        return os.path.realpath(location) == os.path.realpath(known)
 
     def _note(self, words: str, n_known: int) -> str:
         model = self.model
@@ -185,8 +185,8 @@ def _with(
 
     def changed(item: Item) -> Item:
         label = None if labels is None else labels.get(item.id)
-        own = item.labels or (() if label is None else (label,))
-        return replace(item, labels=own, split=item.split or split)
+        labels_of_item = item.labels or (() if label is None else (label,))
+        return replace(item, labels=labels_of_item, split=item.split or split)
 
     about: dict[str, Any] = {name: getattr(collection, name) for name in ("notes", "skipped", "ignored", "limits")}
     return Collection.of(map(changed, collection), collection.modality, collection.source, **about)

@@ -50,10 +50,10 @@ class LearnedGroups(NamedTuple):
     @classmethod
     def unpack(cls, arrays: Mapping[str, NDArray[Any]], n_words: int, prefix: str = "") -> LearnedGroups:
         """Return what `pack` was called for."""
-        given = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-        hierarchy = Hierarchy(n_words, given["merges"], given["scores"], from_json(given["criterion"]))
-        heads = {size: Head(given[f"coef {size}"], given[f"intercept {size}"]) for size in from_json(given["sizes"])}
-        values = given.get("statistics")
+        packed = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+        hierarchy = Hierarchy(n_words, packed["merges"], packed["scores"], from_json(packed["criterion"]))
+        heads = {size: Head(packed[f"coef {size}"], packed[f"intercept {size}"]) for size in from_json(packed["sizes"])}
+        values = packed.get("statistics")
         return cls(hierarchy, heads, None if values is None else GroupStatistics.of(hierarchy, values))
 
 

@@ -220,8 +220,8 @@ def choose_weighting(method: Method, counts: Any, idf: NDArray[np.float64] | Non
         weights = None if scale is None else scale.astype(np.float32).astype(np.float64)
         return WordWeighting(weights=weights, shift=shift.astype(np.float64))
     if method.root is None:
-        found = inverse_document_frequencies(counts) if idf is None else idf
-        return WordWeighting("log", found.astype(np.float32).astype(np.float64), "l2")
+        frequencies = inverse_document_frequencies(counts) if idf is None else idf
+        return WordWeighting("log", frequencies.astype(np.float32).astype(np.float64), "l2")
     if method.root == "before":
         return WordWeighting("sqrt", None, "l2", method.vocabularies)
     return WordWeighting("count", None, "l1", method.vocabularies) if method.vocabularies else WordWeighting()

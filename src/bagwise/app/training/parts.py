@@ -138,9 +138,9 @@ class _Step:
         if self.options.cache is None or vectorizer._settings() is None:
             return [None] * len(self.partitions)
         shared = self.executor.share(self.reading)
-        given = ([shared] * len(self.partitions), self.partitions)
+        arguments = ([shared] * len(self.partitions), self.partitions)
         step = "Looking for items in the cache"
-        return self.executor.gather(self.executor.map(_fingerprint, *given, step=step, sizes=self.sizes))
+        return self.executor.gather(self.executor.map(_fingerprint, *arguments, step=step, sizes=self.sizes))
 
     def count(self, vectorizer: Vectorizer, prints: Sequence[Any], read: dict[int, Any] | None = None) -> CountedParts:
         """Count the words of each partition, of what was `read` if it was."""
@@ -150,14 +150,14 @@ class _Step:
         # partitions without an item that words are learned from were not read
         parts = [None] * n if read is None else [read.pop(k, None) for k in range(n)]
         shared = executor.share((vectorizer, self.reading, self.keep_rows))
-        given = ([shared] * n, self.partitions, parts, wanted, list(prints))
-        rows = executor.map(_count, *given, step="Counting words", sizes=self.sizes)
-        del parts, given
+        arguments = ([shared] * n, self.partitions, parts, wanted, list(prints))
+        rows = executor.map(_count, *arguments, step="Counting words", sizes=self.sizes)
+        del parts, arguments
         counted = executor.gather(executor.map(_size, rows))
         starts = np.cumsum([0, *(one.n_rows for one in counted)]).tolist()
-        samples = {start + row: one for start, own in zip(starts, counted, strict=False) for row, one in own.samples}
+        samples = {start + row: one for start, part in zip(starts, counted, strict=False) for row, one in part.samples}
         kept = np.concatenate([one.kept + part.start for one, part in zip(counted, self.partitions, strict=True)])
-        skipped = tuple(one for own in counted for one in own.skipped)
+        skipped = tuple(one for part in counted for one in part.skipped)
         if not len(kept):
             raise NothingReadError(skipped, self.collection.source)
         sizes = ([one.n_rows for one in counted], [one.n_bytes for one in counted])
@@ -185,13 +185,13 @@ def count_parts(
         # descriptors are drawn by the ids of items, which contents do not tell
         ids = hashlib.blake2b("\0".join(collection.ids).encode("utf-8", "surrogatepass")).hexdigest()
         settings |= {"on_error": options.on_error, "ids": ids}
-        held = steps.load("vocabulary", content, settings, f"words of {len(collection):,} {collection.modality}")
-        if held is not None:
-            vectorizer._restore(held)
+        cached = steps.load("vocabulary", content, settings, f"words of {len(collection):,} {collection.modality}")
+        if cached is not None:
+            vectorizer._restore(cached)
             counted = step.count(vectorizer, prints)
             if counted.cached:
                 steps.used.append(f"histograms of {len(collection):,} {collection.modality}")
-            n_learned_from = int(held["n_learned_from"][0]) if "n_learned_from" in held else None
+            n_learned_from = int(cached["n_learned_from"][0]) if "n_learned_from" in cached else None
             seconds = {"reading the cache" if counted.cached else "counting words": perf_counter() - times[0]}
             return replace(counted, seconds=seconds, n_learned_from=n_learned_from)
     read, vectors = _read_all(step, vectorizer, learned_from)
@@ -246,9 +246,9 @@ def _read_all(step: _Step, vectorizer: Vectorizer, items: Any) -> tuple[dict[int
     to_read = [k for k, some in enumerate(chosen) if some is None or len(some)]
     sizes = [step.sizes[k] if chosen[k] is None else len(chosen[k]) for k in to_read]
     shared = executor.share((vectorizer, step.reading, executor.keep))
-    given = ([shared] * len(to_read), [partitions[k] for k in to_read], [chosen[k] for k in to_read])
+    arguments = ([shared] * len(to_read), [partitions[k] for k in to_read], [chosen[k] for k in to_read])
     name = "Describing" if len(getattr(vectorizer, "vocabularies", ())) else "Reading"
-    read = executor.map(_read, *given, step=f"{name} {collection.modality}", sizes=sizes)
+    read = executor.map(_read, *arguments, step=f"{name} {collection.modality}", sizes=sizes)
     heads = executor.gather(executor.map(_head, read))
     if items is None and not any(len(head[0]) for head in heads):
         raise NothingReadError([one for head in heads for one in head[1]], collection.source)
@@ -275,7 +275,7 @@ def _inside(items: NDArray[np.intp], partitions: Sequence[Any]) -> list[Any]:
     """Return those of some items, ascending, that are in each partition, by their numbers there."""
     starts = [one.start for one in partitions]
     parts = np.split(items, np.searchsorted(items, starts[1:]))
-    return [own - start for own, start in zip(parts, starts, strict=True)]
+    return [numbers - start for numbers, start in zip(parts, starts, strict=True)]
 
 
 def _fingerprint(reading: PartReading, partition: Any) -> str:
@@ -307,23 +307,24 @@ def _count(shared: Any, partition: Any, part: Part | None, wanted: list[int], fi
     if cached:
         settings |= {"on_error": reading.on_error, "wanted": wanted, "learned": vectorizer.fingerprint()}
         settings["pooled"] = reading.pooled
-        held = steps.load("histograms", fingerprint, settings, "histograms")
-        if held is not None:
-            return replace(_kept(Histograms.unpack(held, items), keep), cached=True)
+        stored = steps.load("histograms", fingerprint, settings, "histograms")
+        if stored is not None:
+            return replace(_kept(Histograms.unpack(stored, items), keep), cached=True)
     try:
         if part is None:
-            found = vectorizer.count(items, reading.run(), wanted)
+            counted = vectorizer.count(items, reading.run(), wanted)
         else:
-            found = vectorizer.count_part(part, reading.run(), wanted, items)
+            counted = vectorizer.count_part(part, reading.run(), wanted, items)
     except NothingReadError as error:
         return Part(keep([(sp.csr_array((0, 0)), [])]), np.empty(0, np.intp), error.skipped)
     if cached:
-        steps.save("histograms", fingerprint, settings, found.pack(items))
-    return _kept(found, keep)
+        steps.save("histograms", fingerprint, settings, counted.pack(items))
+    return _kept(counted, keep)
 
 
-def _kept(found: Histograms, keep: Any) -> Part:
-    return Part(keep([(found.matrix, list(found.samples.items()))]), found.kept, found.skipped, pooled=found.pooled)
+def _kept(counted: Histograms, keep: Any) -> Part:
+    content = keep([(counted.matrix, list(counted.samples.items()))])
+    return Part(content, counted.kept, counted.skipped, pooled=counted.pooled)
 
 
 class _Size(NamedTuple):

@@ -151,7 +151,7 @@ def plan_fit(source: Any, **options: Any) -> FitPlan:
         n_folds=len(folds_of(codes, chosen)) if validated and codes is not None else 0,
         memory=int(_BASE_MEMORY + max(reading, merging) + 8 * words.per_item * n),
         free=free_memory(),
-        notes=(*opened.found, *log.notes),
+        notes=(*opened.notes, *log.notes),
     )
 
 

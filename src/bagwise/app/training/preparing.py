@@ -125,7 +125,7 @@ class Prepared:
     test: Collection | None
     log: FitLog
     options: FitOptions  # with the descriptor of the images
-    found: tuple[str, ...]  # notes on what the descriptor was chosen by
+    notes: tuple[str, ...]  # on what the descriptor was chosen by
     steps: StepCache | None = None  # results of earlier runs
 
     def enough_for_folds(self, options: FitOptions) -> bool:
@@ -155,7 +155,7 @@ class Opened:
     test: Collection | None
     options: FitOptions  # with the descriptor of the images
     log: FitLog
-    found: tuple[str, ...]  # notes on what the descriptor was chosen by
+    notes: tuple[str, ...]  # on what the descriptor was chosen by
 
 
 def open_training(
@@ -182,8 +182,8 @@ def open_training(
         log.notes.append(f"{note}.")
     if not use_classes:
         class_names(opened, options, use_classes)
-        options, collection, found = MODALITIES[opened.modality].resolve(options, opened)
-        return Opened(collection, None, options, log, found)
+        options, collection, notes = MODALITIES[opened.modality].resolve(options, opened)
+        return Opened(collection, None, options, log, notes)
     collection, test = split_source(opened)
     n_left = len(opened) - len(collection) - (0 if test is None else len(test))
     if n_left:
@@ -195,8 +195,8 @@ def open_training(
     test = _test_split(test, class_names(collection, options), log)
     if known is not None:
         return Opened(collection, test, options, log, ())
-    options, collection, found = MODALITIES[collection.modality].resolve(options, collection)
-    return Opened(collection, test, options, log, found)
+    options, collection, notes = MODALITIES[collection.modality].resolve(options, collection)
+    return Opened(collection, test, options, log, notes)
 
 
 def prepare(
@@ -256,7 +256,7 @@ def prepare(
         log.notes.append("All items are of one class, so words were merged without using classes.")
     if data.rows is not None:
         data, codes = _sampled(data, data.rows, codes, classes, options, log)
-    return Prepared(data, classes, codes, test, log, options, opened.found, steps)
+    return Prepared(data, classes, codes, test, log, options, opened.notes, steps)
 
 
 def _sampled(
@@ -280,10 +280,10 @@ def _sampled(
 def _added(known: KnownItems, collection: Collection, options: FitOptions, executor: Executor, log: FitLog) -> WordData:
     """Return the words of known items and of others, by the vocabulary that there is."""
     added = known.count(collection, options, executor, MODALITIES[collection.modality].n_sampled)
-    found = added.counted
+    counted = added.counted
     log.notes.append(added.note)
-    read = collection if len(found.kept) == len(collection) else collection[found.kept]
-    about = (read, found.matrix, known.model.vectorizer, found.skipped, found.samples)
+    read = collection if len(counted.kept) == len(collection) else collection[counted.kept]
+    about = (read, counted.matrix, known.model.vectorizer, counted.skipped, counted.samples)
     return WordData(*about, known_hashes=added.hashes)
 
 
@@ -307,8 +307,8 @@ def vectorize(
     about = (read, None, vectorizer, counted.skipped, counted.samples, counted.seconds)
     data = WordData(*about, n_learned_from=counted.n_learned_from)
     if not exceeds(counted, options):
-        found = counted.histograms(executor)
-        return replace(data, histograms=found.matrix, pooled=found.pooled)
+        histograms = counted.histograms(executor)
+        return replace(data, histograms=histograms.matrix, pooled=histograms.pooled)
     return replace(data, rows=PartedRows(executor, counted, vectorizer.layout))
 
 
@@ -393,11 +393,11 @@ def class_names(collection: Collection, options: FitOptions, use_classes: bool =
     if len(names) >= 2:
         return names
     if options.criterion != "auto" and resolve_criterion(options.criterion).supervised:
-        found = f"all {len(collection)} items are of the class {names[0]!r}" if names else "the items have no labels"
-        found = found if use_classes else "labels are not used here"
+        why = f"all {len(collection)} items are of the class {names[0]!r}" if names else "the items have no labels"
+        why = why if use_classes else "labels are not used here"
         unsupervised = ", ".join(f'"{name}"' for name, known in NAMED_CRITERIA.items() if not known.supervised)
         raise BagwiseError(
-            f"The criterion {options.criterion!r} needs at least two classes, but {found}. Put items into one folder "
+            f"The criterion {options.criterion!r} needs at least two classes, but {why}. Put items into one folder "
             f"per class, or use an unsupervised criterion: {unsupervised}."
         )
     return ()

@@ -26,13 +26,13 @@ _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "opencv-python-headless"
 
 def versions() -> dict[str, str]:
     """Return the versions of bagwise, Python, and installed packages that results may depend on."""
-    found = {"bagwise": bagwise.__version__, "python": platform.python_version()}
+    installed = {"bagwise": bagwise.__version__, "python": platform.python_version()}
     for package in _PACKAGES:
         try:
-            found[package] = version(package)
+            installed[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 def provenance_of(data: WordData, codes: NDArray[np.int64] | None, classes: tuple[str, ...]) -> dict[str, Any]:

@@ -61,23 +61,23 @@ def references_for(
     # selection takes numbers of at least 0; those of measurements are scaled
     counts = histograms if method.scaling is None else np.maximum(weighted, 0.0)
     name = "TF-IDF" if is_text else "standardised" if method.scaling is not None else "Hellinger"
-    found = [Reference(f"all words, {name}", features, counts, _keep_all)]
+    references = [Reference(f"all words, {name}", features, counts, _keep_all)]
     if is_text:
         hellinger = normalize_rows(histograms.astype(np.float64), HELLINGER)
-        found.append(Reference("all words, Hellinger", hellinger, counts, _keep_all))
+        references.append(Reference("all words, Hellinger", hellinger, counts, _keep_all))
     left_out: dict[str, str] = {}
     n, d = histograms.shape
     if min(n, d) <= _MOST_COMPONENTS:
-        found.append(Reference("SVD", features, counts, _components))
+        references.append(Reference("SVD", features, counts, _components))
     else:
         left_out["SVD"] = f"{n:,} items and {d:,} columns; one of them must be at most {_MOST_COMPONENTS:,}"
-    found.append(Reference("chi2 selection", features, counts, _select_by_chi2))
+    references.append(Reference("chi2 selection", features, counts, _select_by_chi2))
     n_values = histograms.nnz if sp.issparse(histograms) else histograms.size
     if max((size for size in sizes if size < d), default=1) * n_values <= _MOST_SELECTING:
-        found.append(Reference("mRMR selection", features, counts, _select_by_mrmr))
+        references.append(Reference("mRMR selection", features, counts, _select_by_mrmr))
     else:
         left_out["mRMR selection"] = f"would take too long for {n_values:,} values; fewer or smaller sizes help"
-    return found, left_out
+    return references, left_out
 
 
 def score_reference(

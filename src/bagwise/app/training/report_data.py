@@ -136,8 +136,8 @@ class _Predictions:
 def _tested(model: Model, evaluation: Evaluation) -> _Predictions | None:
     if model.n_groups not in evaluation.sizes:
         return None
-    found, predicted = evaluation, evaluation.at(model.n_groups)
-    return _Predictions(found.collection, found.histograms, found.codes, predicted, _test_protocol(evaluation))
+    predicted, protocol = evaluation.at(model.n_groups), _test_protocol(evaluation)
+    return _Predictions(evaluation.collection, evaluation.histograms, evaluation.codes, predicted, protocol)
 
 
 def _test_protocol(evaluation: Evaluation) -> str:
@@ -206,16 +206,16 @@ def _curve(model: Model, path: PathErrors | None, evaluation: Evaluation | None)
     scores = model.hierarchy.scores
     sizes = model.hierarchy.n_words - 1 - np.arange(len(scores))
     finite = np.isfinite(scores)
-    found: dict[str, Any] = {"sizes": (), "errors": ()}
+    points: dict[str, Any] = {"sizes": (), "errors": ()}
     if path is not None:
-        found = {name: getattr(path, name) for name in ("sizes", "errors", "standard_errors", "protocol", "auto")}
+        points = {name: getattr(path, name) for name in ("sizes", "errors", "standard_errors", "protocol", "auto")}
     if evaluation is not None:
-        found |= {"test_sizes": evaluation.sizes, "test_errors": evaluation.errors}
-        found["n_test"] = len(evaluation.collection)
+        points |= {"test_sizes": evaluation.sizes, "test_errors": evaluation.errors}
+        points["n_test"] = len(evaluation.collection)
         seen = evaluation.seen
-        found["test_seen"] = None if seen is None else seen.estimate / max(len(evaluation.collection), 1)
+        points["test_seen"] = None if seen is None else seen.estimate / max(len(evaluation.collection), 1)
     return MergingCurve(
-        **found,
+        **points,
         n_groups=model.n_groups,
         criterion_name=str(model.hierarchy.criterion),
         criterion_sizes=sizes[finite][::-1].tolist(),

@@ -190,17 +190,17 @@ class PartedRows:
     ) -> PartedRows:
         """Return the same rows with the ids, labels and classes of all items."""
         ends = np.cumsum(self.counted.n_rows)[:-1]
-        given = np.zeros(self.n_items, np.int64) if codes is None else codes
-        parts = np.split(given.astype(np.min_scalar_type(max(n_classes, 1))), ends)
+        numbers = np.zeros(self.n_items, np.int64) if codes is None else codes
+        parts = np.split(numbers.astype(np.min_scalar_type(max(n_classes, 1))), ends)
         return replace(self, codes=parts, n_classes=max(n_classes, 1), ids=ids, labels=labels)
 
     def sample(self, chosen: NDArray[np.intp]) -> Any:
         """Bring some rows, ascending, into this process."""
         starts = np.concatenate([[0], np.cumsum(self.counted.n_rows)])
         cuts = np.searchsorted(chosen, starts)
-        own = [chosen[a:b] - start for a, b, start in zip(cuts[:-1], cuts[1:], starts[:-1], strict=True)]
+        of_each = [chosen[a:b] - start for a, b, start in zip(cuts[:-1], cuts[1:], starts[:-1], strict=True)]
         keep = self.executor.keep
-        return stacked(self.executor, self.executor.map(partial(_taken, keep), self.counted.rows, own))
+        return stacked(self.executor, self.executor.map(partial(_taken, keep), self.counted.rows, of_each))
 
     @cached_property
     def facts(self) -> Facts:
@@ -286,8 +286,8 @@ class Rows:
         whole = weighted if data.layout.n_cells == 1 else weighting.apply(data.whole())
         merged, ids = method.merging_input(data.whole(), whole), data.collection.ids
         here = cls.here(weighted, whole, merged, codes, ids, data.layout)
-        given = (data.histograms, codes, weighting.weights, weighting.shift)
-        here = replace(here, inputs=tuple(one for one in given if one is not None))
+        inputs = (data.histograms, codes, weighting.weights, weighting.shift)
+        here = replace(here, inputs=tuple(one for one in inputs if one is not None))
         if data.rows is None:
             return here
         parted, facts = data.rows, data.rows.facts
@@ -311,9 +311,9 @@ class Rows:
     def here(cls, weighted: Any, whole: Any, merged: Any, codes: Any, ids: Sequence[str], layout: WordLayout) -> Rows:
         """Put rows in this process into one block."""
         blocks = [[(weighted, codes)]]
-        own = blocks if whole is weighted else [[(whole, codes)]]
+        of_whole = blocks if whole is weighted else [[(whole, codes)]]
         n_classes = 1 if codes is None else int(codes.max()) + 1
-        return cls(LocalExecutor(), list, blocks, own, merged, codes, ids, layout, n_classes)
+        return cls(LocalExecutor(), list, blocks, of_whole, merged, codes, ids, layout, n_classes)
 
     @property
     def n_words(self) -> int:
@@ -329,12 +329,12 @@ class Rows:
         """Return some rows of the block in this process."""
         assert self.parted is None
         ((weighted, _),), ((whole, _),) = self.blocks[0], self.whole[0]
-        own = weighted[items]
-        of_whole = own if whole is weighted else whole[items]
-        merged = own if self.merged is weighted else of_whole if self.merged is whole else self.merged[items]
+        some = weighted[items]
+        of_whole = some if whole is weighted else whole[items]
+        merged = some if self.merged is weighted else of_whole if self.merged is whole else self.merged[items]
         codes = None if self.codes is None else self.codes[items]
         ids = [self.ids[number] for number in items.tolist()]
-        here = Rows.here(own, of_whole, merged, codes, ids, self.layout)
+        here = Rows.here(some, of_whole, merged, codes, ids, self.layout)
         unlabelled = None if self.unlabelled is None else self.unlabelled[items]
         return replace(here, n_classes=self.n_classes, unlabelled=unlabelled)
 
@@ -373,8 +373,8 @@ class Rows:
             add = partial(add_scatters, self.executor, criterion)
             return criterion, lambda part: (add(self.merged[:, part], y, blocks), None)
         some = slice(None) if len(blocks[0]) == self.merged.shape[0] else blocks[0]
-        X, own = self.merged[some], None if y is None else y[some]
-        return criterion, lambda part: (X[:, part], own)
+        X, some_codes = self.merged[some], None if y is None else y[some]
+        return criterion, lambda part: (X[:, part], some_codes)
 
     def teacher(self, whole: bool, options: FitOptions, progress: Callable[[int, int], Any]) -> Teacher:
         """Train the classifier on all words, and find how much each word counts; see `Teacher.of`."""
@@ -497,7 +497,7 @@ def _statistics(
 
 def _block(keep: Any, transform: Any, whole: Any, parts: list[Part], codes: list[NDArray[Any]]) -> Any:
     matrices = (_matrix(part) if whole is None else whole(_matrix(part)) for part in parts)
-    return keep((transform(matrix), own) for matrix, own in zip(matrices, codes, strict=True))
+    return keep((transform(matrix), labels) for matrix, labels in zip(matrices, codes, strict=True))
 
 
 def _answered(teacher: Teacher, block: Any) -> tuple[NDArray[np.int64]]:
@@ -506,20 +506,20 @@ def _answered(teacher: Teacher, block: Any) -> tuple[NDArray[np.int64]]:
 
 
 def _squares(teacher: Teacher, of_class: Values, block: Any) -> tuple[Any, Any]:
-    found = []
+    sums = []
     for X, _ in block:
         weights = of_class[answers(teacher.scores(X))]
         squares = X.multiply(X) if sp.issparse(X) else np.square(X, dtype=np.float64)
-        found.append((np.asarray(squares.T @ weights, dtype=np.float64).ravel(), float(weights.sum())))
-    return sum(one[0] for one in found), sum(one[1] for one in found)
+        sums.append((np.asarray(squares.T @ weights, dtype=np.float64).ravel(), float(weights.sum())))
+    return sum(one[0] for one in sums), sum(one[1] for one in sums)
 
 
 def _moments(teacher: Teacher, of_class: Values, columns: Any, width: int, block: Any) -> ScoreMoments:
     total: ScoreMoments | None = None
     for X, _ in block:
         scores = teacher.scores(X)
-        own = ScoreMoments.of(pool(X, columns, width), scores, of_class[answers(scores)])
-        total = own if total is None else total + own
+        of_batch = ScoreMoments.of(pool(X, columns, width), scores, of_class[answers(scores)])
+        total = of_batch if total is None else total + of_batch
     assert total is not None  # blocks have partitions
     return total
 
@@ -533,8 +533,8 @@ def _standardized(keep: Any, mean: Values, scale: Values, block: Any) -> Any:
 
 
 def _column_sums(block: Any) -> tuple[Values, int]:
-    found = [(np.asarray(X.sum(axis=0)).ravel(), X.shape[0]) for X, _ in block]
-    return np.sum([one[0] for one in found], axis=0), sum(one[1] for one in found)
+    sums = [(np.asarray(X.sum(axis=0)).ravel(), X.shape[0]) for X, _ in block]
+    return np.sum([one[0] for one in sums], axis=0), sum(one[1] for one in sums)
 
 
 def _squared_deviations(mean: Values, block: Any) -> tuple[Values]:

@@ -112,12 +112,12 @@ class Steering:
         self.method = Method(criterion, "", None, scaling=scaling)
         names = ("C", "class_weight", "random_state")
         self.options = FitOptions(**{name: model.options.get(name, getattr(FitOptions, name)) for name in names})
-        of_item, own = folds.of_item[folds.tested], self.original
-        trained = own.heads if not model.edits or model.unedited is None else model.unedited.trained
+        of_item, original = folds.of_item[folds.tested], self.original
+        trained = original.heads if not model.edits or model.unedited is None else model.unedited.trained
         tested = [np.flatnonzero(of_item == fold) for fold in range(len(folds))]
         rest = [np.flatnonzero(of_item != fold) for fold in range(len(folds))]
         self._parts = [_Part(*parts) for parts in zip(folds.hierarchies, folds.heads, rest, tested, strict=True)]
-        self._parts.append(_Part(own.hierarchy, trained, np.arange(len(codes)), np.zeros(0, np.intp)))
+        self._parts.append(_Part(original.hierarchy, trained, np.arange(len(codes)), np.zeros(0, np.intp)))
         statistics = folds.statistics or (None,) * len(folds)
         self._edits = FoldEdits(model, list(zip(folds.hierarchies, statistics, strict=True)))
         self._followed: dict[int, _Followed] = {}
@@ -148,10 +148,10 @@ class Steering:
         left_out = np.unique(np.asarray(without, np.int64))
         key = hashlib.blake2b(model.lookup.tobytes() + left_out.tobytes() + edits.encode(), digest_size=16).digest()
         with self._lock:  # the editor of an explorer and its requests measure in threads of their own
-            self._measured[key] = found = self._measured.pop(key, None) or self._measure(model, left_out)
+            self._measured[key] = measured = self._measured.pop(key, None) or self._measure(model, left_out)
             if len(self._measured) > _KEPT:
                 self._measured.popitem(last=False)
-        return found
+        return measured
 
     def answered_by(self, model: Model, item: int) -> Model:
         """Return the model that gave the held-out answer for an item, as the fold that tested it has learned it.
@@ -194,9 +194,9 @@ class Steering:
         Parameters are those of `measure`.
         """
         steered, words = self.measure(model, without), self._words_without(np.unique(np.asarray(without, np.int64)))
-        scores, n_cells = np.zeros((len(self.codes), len(self.original.classes))), self.original.layout.n_cells
+        scores, layout = np.zeros((len(self.codes), len(self.original.classes))), self.original.layout
         for part, (hierarchy, n, head) in zip(self._parts, steered.models, strict=False):
-            features = group_features(words[part.test], hierarchy.cut(n), n, n_cells, self.original.normalize)
+            features = group_features(words[part.test], hierarchy.cut(n), n, layout, self.original.normalize)
             scores[part.test] = head.scores(features)
         return scores
 
@@ -216,24 +216,22 @@ class Steering:
             labels = hierarchy.cut(size)
             kept = None if len(without) else self._kept(part, labels, size)
             head = kept or self._fitted(number, labels, size, words)
-            features = group_features(
-                words[part.test], labels, size, self.original.layout, self.original.normalize
-            )
+            features = group_features(words[part.test], labels, size, self.original.layout, self.original.normalize)
             return head, head.scores(features)
 
         n_threads = min(effective_n_jobs(-1), len(self._parts))
         with fitting_svms():
             tasks = (delayed(fit)(number) for number in range(len(self._parts)))
-            found = list(Parallel(n_threads, require="sharedmem")(tasks))
+            fitted = list(Parallel(n_threads, require="sharedmem")(tasks))
         observe, right = HeldOutScores(self.codes, len(model.classes), [n]), []
-        for part, (_, scores) in zip(self._parts[:-1], found, strict=False):
+        for part, (_, scores) in zip(self._parts[:-1], fitted, strict=False):
             observe(0, part.test, scores)
             right.append(np.mean(scores.argmax(axis=1) == self.codes[part.test]))
         spread = float(np.std(right, ddof=1) / np.sqrt(len(right))) if len(right) > 1 else 0.0
-        models = tuple((*state, head) for state, (head, _) in zip(states, found, strict=False))
+        models = tuple((*state, head) for state, (head, _) in zip(states, fitted, strict=False))
         sharpness, top = observe.calibration()[n], observe.top.at(0)
         return Steered(
-            1.0 - float(np.mean(right)), spread, self.protocol(model, left_out), found[-1][0], sharpness, top, models
+            1.0 - float(np.mean(right)), spread, self.protocol(model, left_out), fitted[-1][0], sharpness, top, models
         )
 
     def _kept(self, part: _Part, labels: NDArray[np.int64], n: int) -> Head | None:

@@ -99,7 +99,7 @@ def _told(space: Workspace, one: Cluster) -> dict[str, Any]:
     return {
         "number": one.number,
         "name": clean(one.name),
-        "given": one.given,
+        "given": one.is_named,
         "made": clean(space.clusters.names[one.number]),
         "size": one.size,
         "cohesion": one.cohesion,
