@@ -58,6 +58,19 @@ def test_an_index_of_a_fit_on_a_cluster_has_all_items(texts, address, tmp_path):
             assert searched(made, *query, *where) == expected
 
 
+def test_clusters_of_a_source_that_workers_read(texts, address, tmp_path):
+    here, there = (
+        as_json("cluster", texts / "texts.csv", "-c", 2, *OPTIONS[4:], *where, "--model-out", tmp_path / name)
+        for name, where in (("here.bagwise", ()), ("there.bagwise", ("--scheduler", address)))
+    )
+    for one in (here, there):
+        del one["written"], one["seconds"]
+    assert there == here
+    assert (tmp_path / "there.index").read_bytes() == (tmp_path / "here.index").read_bytes()
+    told = bagwise("cluster", tmp_path / "here.index", "--workers", 2, code=1)
+    assert "--workers is for learning words of a source" in told
+
+
 def test_indexing_on_a_cluster_gives_the_same_file(photos, address, tmp_path):
     one, source = tmp_path / "one.index", photos / "photos"
     given = ["index", photos / "photos.bagwise", source, "--force"]

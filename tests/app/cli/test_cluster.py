@@ -190,6 +190,8 @@ def test_labels_of_the_index_are_compared(clustered, posts, tmp_path):
     bagwise("fit", table, "--folds", 0, "--out", tmp_path / "m.bagwise", "--no-page")
     told = as_json("cluster", tmp_path / "m.index", "-c", 3)
     assert told["agreement"]["nmi"] > 0.9
+    said = bagwise("cluster", tmp_path / "m.index", "-c", 3, "--force")  # an index keeps one label of several
+    assert "Agreement with the first labels of 30 items, 3 classes: NMI" in said
 
 
 def test_no_label_of_several_is_lost(clustered, posts, tmp_path):

@@ -263,6 +263,12 @@ def test_words_that_are_moved_along_the_manifold_are_those_of_the_model(tmp_path
         cluster_source(counts, FitOptions(n_jobs=1), 2, method="manifold")
 
 
+def test_items_beyond_memory_are_not_left_out():
+    rows = Collection.from_matrix(np.eye(60).repeat(2, axis=0), [str(k) for k in range(120)], [()] * 120)
+    with pytest.raises(BagwiseError, match=r"histograms of 120 take more than memory_limit=100\. Leave it out"):
+        cluster_source(rows, FitOptions(n_groups=2, memory_limit=100), 2)
+
+
 def test_items_that_are_all_the_same_are_told():
     rows = Collection.from_matrix(np.ones((12, 4)), [str(k) for k in range(12)], [()] * 12)
     assert cluster_source(rows, FitOptions(n_groups=2), 1).index.clusters.sizes.tolist() == [12]

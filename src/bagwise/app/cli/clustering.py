@@ -25,6 +25,8 @@ from bagwise.app.cli.options import (
     NoPage,
     Raw,
     Report,
+    Scheduler,
+    Workers,
     command,
     fit_options,
     source_path,
@@ -91,6 +93,8 @@ def cluster(
     network: Network = None,
     raw: Raw = False,
     force: Force = False,
+    scheduler: Scheduler = None,
+    workers: Workers = None,
     **options: Any,
 ) -> None:
     """Find clusters of items without labels, and name them.
@@ -118,8 +122,16 @@ def cluster(
         chosen = fit_options(options)
         base = output_file(model_out, Path(f"{name_of_source(source)}.bagwise"))
         outputs = FitOutputs(base, page, no_page=no_page, no_index=no_index)
-        _cluster_source(session, source, chosen, outputs, n_clusters, method, map_method, tables, force)
+        from bagwise.distributed import connected
+
+        with connected(scheduler, workers) as client:
+            _cluster_source(session, source, chosen, outputs, n_clusters, method, map_method, tables, force, client)
         return
+    if scheduler is not None or workers is not None:
+        raise BagwiseError(
+            f"{'--workers' if scheduler is None else '--scheduler'} is for learning words of a source; a model or an "
+            "index has them already. Remove it."
+        )
     if assign is not None:
         _check_assigned(n_clusters, method, options["random_state"])
     _check_fitted(source if assign is None else assign, items, assign, model_out, options)
@@ -197,6 +209,7 @@ def _cluster_source(
     map_method: str,
     tables: tuple[Any, ...],
     force: bool,
+    client: Any,
 ) -> None:
     """Learn from a source, cluster its items, and write everything."""
     if outputs.report is not None:
@@ -207,7 +220,7 @@ def _cluster_source(
     session.resumes = options.cache is not None
     from bagwise.app import cluster_source
 
-    clustered = cluster_source(source, options, n_clusters, method=method, progress=session.progress)
+    clustered = cluster_source(source, options, n_clusters, method=method, progress=session.progress, client=client)
     fit, made = clustered.fit, clustered.index
     session.progress.clear()
     model = fit.model
@@ -262,7 +275,7 @@ def _cluster_index(
     made = change_index(path, change)
     session.progress.clear()
     session.say(f"{how_many(len(made), made.model.modality)}, by {made.model.n_groups} groups of words")
-    _print_clusters(session, made)
+    _print_clusters(session, made, "first labels")  # an index keeps no others
     session.say()
     session.wrote(path, "index")
     _write_some(session, made.clusters, made.ids, made.labels, tables)
@@ -322,8 +335,8 @@ def _assign(session: Session, path: Path, source: Any, network: Any, options: An
     _write_some(session, clusters, ids, _all_labels(collection), tables)
 
 
-def _print_clusters(session: Session, index: Any) -> None:
-    """Print the clusters of an index, how their number was found, and their agreement with labels."""
+def _print_clusters(session: Session, index: Any, labels: str = "labels") -> None:
+    """Print the clusters of an index, how their number was found, and their agreement with `labels`, as it is told."""
     clusters, model = index.clusters, index.model
     described = clusters.describe(model)
     session.say()
@@ -343,12 +356,9 @@ def _print_clusters(session: Session, index: Any) -> None:
     session.table(["cluster", "items", "name", "cohesion", "certainty", "most central item"], rows)
     _tell_of_unknown(session, clusters)
     if clusters.agreement is not None:
-        nmi, ari, n_items, n_classes = clusters.agreement
-        used = "" if model.classes else ", which were not used"
-        session.say(
-            f"Agreement with the labels of {how_many(n_items, 'items')}, {n_classes} classes{used}: NMI {nmi:.2f}, "
-            f"adjusted Rand index {ari:.2f}"
-        )
+        from bagwise.app.report.clusters import agreement_line
+
+        session.say(agreement_line(clusters.agreement, labels, used=bool(model.classes)))
     ids = index.ids
     session.answer(
         method=clusters.method,

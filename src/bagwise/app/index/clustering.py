@@ -43,6 +43,7 @@ def cluster_source(
     *,
     method: str = "auto",
     progress: Progress | None = None,
+    client: Any = None,
 ) -> ClusteredFit:
     """Learn words and groups from the items of a source without using labels, and cluster the items.
 
@@ -59,6 +60,8 @@ def cluster_source(
         a number of groups.
     progress : callable, default=None
         See `fit_model`.
+    client : distributed.Client, default=None
+        Workers of this Dask cluster read the items and count their words; they are clustered in this process.
 
     Returns
     -------
@@ -82,7 +85,7 @@ def cluster_source(
             f"{argument('n_clusters')}. Without it, use {argument('method', 'kmeans')}."
         )
     n_components = n_clusters if method == "manifold" else None
-    fit = run_fit(source, options, use_classes=False, n_components=n_components, progress=progress)
+    fit = run_fit(source, options, use_classes=False, n_components=n_components, progress=progress, client=client)
     started = time.perf_counter()
     index = index_of_fit(fit, None, source, options).with_clusters(
         n_clusters,

@@ -134,16 +134,17 @@ def about_number_of_clusters(n: int, method: str, numbers: ClusterNumbers | None
     return said
 
 
-def agreement_line(agreement: tuple[float, float, int, int]) -> str:
-    """Say how clusters agree with labels that were not used.
+def agreement_line(agreement: tuple[float, float, int, int], labels: str = "labels", used: bool = False) -> str:
+    """Say how clusters agree with labels, which the model may have used.
 
     >>> agreement_line((0.634, 0.5, 120, 6))
     'Agreement with the labels of 120 items, 6 classes, which were not used: NMI 0.63, adjusted Rand index 0.50.'
     """
     nmi, ari, n_items, n_classes = agreement
+    of_items = f"{how_many(n_items, 'items')}, {how_many(n_classes, 'classes')}"
     return (
-        f"Agreement with the labels of {how_many(n_items, 'items')}, {how_many(n_classes, 'classes')}, which were not "
-        f"used: NMI {nmi:.2f}, adjusted Rand index {ari:.2f}."
+        f"Agreement with the {labels} of {of_items}{'' if used else ', which were not used'}: NMI {nmi:.2f}, adjusted "
+        f"Rand index {ari:.2f}."
     )
 
 

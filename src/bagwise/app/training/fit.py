@@ -38,7 +38,7 @@ from bagwise.app.training.seen import distinct_hashes, notes_on_copies
 from bagwise.app.training.validating import Fold, validate
 from bagwise.descriptors.registry import split_names, without_folder
 from bagwise.distributed.executors import executor_of
-from bagwise.errors import BagwiseError, OptionError
+from bagwise.errors import BagwiseError, OptionError, argument, in_python
 from bagwise.sources.collection import Collection
 
 __all__ = ["Fit", "check_groups", "run_fit"]
@@ -155,6 +155,12 @@ def run_fit(
     modality = data.collection.modality
     method = choose_method(options, modality, len(classes), data.layout.vocabularies)
     rows = data.rows
+    if rows is not None and not use_classes:
+        raise BagwiseError(
+            f"Items are clustered in this process, and the histograms of {rows.n_items:,} take more than "
+            f"{argument('memory_limit', options.memory_limit)}. Leave it out, or fit a model within it, whose index "
+            f"can be clustered by: {in_python('ItemIndex.with_clusters', 'bagwise cluster INDEX')}"
+        )
     facts = None if rows is None else rows.facts
     method = adapt_to_table(method, data.whole() if facts is None else facts.statistics, modality, options)
     method = dataclasses.replace(method, in_blocks=rows is not None)
