@@ -69,6 +69,16 @@ def test_held_out_answers_are_those_of_labelled_items_alone(few):
     assert np.mean(answered[6:] == labels[order][6:]) > 0.8
 
 
+def test_errors_are_means_over_several_divisions_into_folds(few):
+    fit, _, _ = few
+    path = fit.model.path
+    assert path.protocol == "3-fold cross-validation, 4 times"
+    assert len(fit.folds) == 3
+    wrong = np.asarray(path.errors) * 4 * len(fit.codes)  # folds have as many items: errors count items and rounds
+    np.testing.assert_allclose(wrong, np.round(wrong), atol=1e-9)
+    assert fit.held_out.shape == (len(path.sizes), len(fit.codes))
+
+
 def test_explanations_add_up_and_files_keep_it_all(few, tmp_path):
     fit, texts, _ = few
     model = type(fit.model).load(fit.model.save(tmp_path / "few.bagwise"))

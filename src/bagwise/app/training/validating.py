@@ -24,6 +24,8 @@ from bagwise.merging.path import PathScores
 
 __all__ = ["Fold", "Validation", "path_errors", "validate"]
 
+# Divisions into folds of at most so many labelled items, beside others without a label.
+_ROUNDS, _FEW = 4, 200
 _TOP = ("top_class", "runner_up", "top_score", "margin")  # of answers of cross-validation, in the cache
 
 
@@ -71,8 +73,9 @@ def validate(
 ) -> Validation:
     """Estimate the error at each size, with one hierarchy per fold; folds run at the same time.
 
-    Each class needs at least two items. Weights of words, which do not depend on classes, are those of all items. Of
-    rows in partitions, the sample is validated. Taken from `steps` if an earlier run has done the same.
+    With few labels (`Rows.unlabelled`), errors are means over several divisions into folds; answers and folds are those
+    of the first. Each class needs at least two items. Weights of words, which do not depend on classes, are those of
+    all items. Of rows in partitions, the sample is validated. Taken from `steps` if an earlier run has done the same.
     """
     rows = rows.sample or rows
     codes = rows.codes
@@ -93,17 +96,23 @@ def validate(
     alone = options.with_changes(n_jobs=1, cache=None)
     shared = executor.share((replace(rows, inputs=()), tuple(sizes), method, alone, observe.chosen))
     step = f"Cross-validating {method.criterion} at {len(sizes)} sizes"
+    few = rows.unlabelled is not None and len(codes) <= _FEW
+    others = [options.with_changes(random_state=options.random_state + k) for k in range(1, _ROUNDS if few else 1)]
+    rounds = [splits, *(folds_of(codes, one) for one in others)]
+    parts = [part for one in rounds for part in one]
     with fitting_svms():
-        results = executor.gather(
-            executor.map(_run_fold, [shared] * len(splits), splits, step=step, n_threads=n_threads)
-        )
-    folds, scores_of = [], np.empty((len(splits), len(sizes)))
-    for k, ((_, test), (learned, top, scores)) in enumerate(zip(splits, results, strict=True)):
-        folds.append(Fold(test, learned))
-        observe.put(test, top, scores)
+        results = executor.gather(executor.map(_run_fold, [shared] * len(parts), parts, step=step, n_threads=n_threads))
+    folds, scores_of = [], np.empty((len(parts), len(sizes)))
+    right = np.zeros((len(codes), len(sizes)))
+    for k, ((_, test), (learned, top, scores)) in enumerate(zip(parts, results, strict=True)):
         scores_of[k] = np.mean(top.predicted == codes[test], axis=1)
-    right = (observe.top.predicted == codes).T.astype(np.float64)
-    path = path_errors(PathScores(np.asarray(sizes), scores_of, right=right), len(splits))
+        right[test] += (top.predicted == codes[test]).T / len(rounds)
+        if k < len(splits):
+            folds.append(Fold(test, learned))
+            observe.put(test, top, scores)
+    # the same items are tested in each round: what differs between folds is their mean over rounds
+    of_folds = scores_of.reshape(len(rounds), len(splits), len(sizes)).mean(axis=0)
+    path = path_errors(PathScores(np.asarray(sizes), of_folds, right=right), len(splits), len(rounds))
     calibration = observe.calibration()
     if steps is not None:
         kept = {"path": to_json(path.to_dict()), "calibration": np.array(list(calibration.values()))}
@@ -113,11 +122,14 @@ def validate(
     return Validation(path, observe.top, calibration, tuple(folds))
 
 
-def path_errors(scores: PathScores, n_folds: int) -> PathErrors:
+def path_errors(scores: PathScores, n_folds: int, n_rounds: int = 1) -> PathErrors:
     """Return the errors of a cross-validation as a model keeps them."""
+    protocol = f"{n_folds}-fold cross-validation"
+    if n_rounds > 1:
+        protocol = f"{protocol}, {n_rounds} times"
     columns = (scores.errors, scores.standard_errors, scores.paired_errors)
     errors, deviations, paired = (tuple(column.tolist()) for column in columns)
-    return PathErrors(tuple(scores.sizes.tolist()), errors, deviations, f"{n_folds}-fold cross-validation", paired)
+    return PathErrors(tuple(scores.sizes.tolist()), errors, deviations, protocol, paired)
 
 
 def _run_fold(shared: Any, split: Any) -> tuple[LearnedGroups, TopClasses, NDArray[np.float32]]:
