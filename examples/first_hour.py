@@ -1,7 +1,8 @@
 """The first hour with bagwise: runs its commands on texts, a table and images, and writes what they print.
 
-    python examples/first_hour.py                          # prints the transcript, a few minutes
+    python examples/first_hour.py                            # prints the transcript, a minute or two
     python examples/first_hour.py --out docs/first-hour.md
+    python examples/first_hour.py --check docs/first-hour.md # whether commands still print what the page says
 
 The data come with Python and scikit-learn: docstrings of five packages of the standard library, in files without
 endings; measurements of wines, as pandas saves them; and handwritten digits as images.
@@ -12,12 +13,14 @@ from __future__ import annotations
 import argparse
 import ast
 import csv
+import difflib
 import os
+import re
 import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +32,9 @@ PACKAGES = ("asyncio", "email", "http", "unittest", "xml")
 NEW = 4
 SHORTEST = 80
 WIDTH = 100
+VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
+UNIT = r"(?:ms|s|min|h|bytes|[kMG]B)\b"  # of times and sizes
+NUMBER = r"[-+<>]?\d[\d,]*\.?\d*(?: %)?(?: ± \d+\.?\d*)?"
 QUERY = "Parse the headers of a message and return its charset"
 
 
@@ -65,10 +71,10 @@ def write_table(path: Path) -> None:
 
 
 def write_images(folder: Path) -> None:
-    """Write 30 images of each digit, six times as large as they are."""
+    """Write 30 images of each digit, six times as large as they are; those of the nine beside the folder."""
     digits = load_digits()
     for digit in range(10):
-        place = folder / str(digit)
+        place = folder.with_name("nine") if digit == 9 else folder / str(digit)
         place.mkdir(parents=True)
         for number in np.flatnonzero(digits.target == digit)[:30].tolist():
             pixels = (digits.images[number] * 255 / 16).astype(np.uint8)
@@ -77,10 +83,12 @@ def write_images(folder: Path) -> None:
 
 # A heading begins with "# "; other lines are prose, or commands after "$ ".
 HOUR = f"""
+$ bagwise --help
+
 # Texts, from a folder as it is
 The folders are the classes; the files have no endings. A dry run says what would be done.
-$ bagwise fit docs --dry-run
-$ bagwise fit docs
+$ bagwise fit docs --groups 20 --dry-run
+$ bagwise fit docs --groups 20
 The model has been written, with a search index and a report. New texts say how good it is.
 $ bagwise evaluate docs.bagwise new-docs
 The texts it was learned from do not, and bagwise says so.
@@ -89,6 +97,8 @@ $ bagwise evaluate docs.bagwise docs
 # Answers
 $ bagwise predict docs.bagwise new-docs --out answers.csv
 $ head -n 4 answers.csv
+Where the probability of a class is low, no class may be better than a wrong one.
+$ bagwise predict docs.bagwise new-docs/http --min-probability 0.8 --show text
 $ bagwise predict docs.bagwise -t "{QUERY}"
 $ bagwise explain docs.bagwise -t "{QUERY}"
 $ bagwise search docs.index -t "{QUERY}" -k 5
@@ -110,7 +120,11 @@ $ bagwise fit wine.csv
 With a cache, a second fit does not describe the images and learn the words again.
 $ bagwise fit digits --words 200 --cache cache --groups 20
 $ bagwise fit digits --words 200 --cache cache --groups 50 --force
+$ bagwise info --cache cache
 $ bagwise search digits.index digits/3/0003.png -k 3
+Another class, put into the folder: words are kept, and only new images are described.
+$ mv nine digits/9
+$ bagwise fit digits --add digits.index --groups 50 --force
 
 # Which criterion
 $ bagwise compare wine.csv
@@ -123,11 +137,19 @@ $ bagwise fit docs --label subject --force
 """
 
 
-def transcript(folder: Path) -> Iterator[str]:
+def write_sources(folder: Path) -> None:
+    """Write what the commands read."""
+    write_texts(folder)
+    write_table(folder / "wine.csv")
+    write_images(folder / "digits")
+
+
+def transcript(folder: Path, run: Callable[[str, Path], Iterable[str]]) -> Iterator[str]:
     """Run the hour in a folder; yield the lines of a page."""
     yield "# The first hour"
     yield ""
     yield "Commands and what they print, made by `python examples/first_hour.py --out docs/first-hour.md`."
+    yield f"The texts are those of Python {VERSION}."
     block = after_heading = False
     for line in HOUR.strip().splitlines():
         if block and not line.startswith("$ "):
@@ -139,7 +161,8 @@ def transcript(folder: Path) -> Iterator[str]:
             if not block:
                 yield from (*([] if after_heading else [""]), "```console")
                 block = True
-            yield from run(line, folder)
+            yield line
+            yield from run(line.removeprefix("$ "), folder)
         elif line:
             yield line
         after_heading = line.startswith("# ")
@@ -147,34 +170,57 @@ def transcript(folder: Path) -> Iterator[str]:
         yield "```"
 
 
-def run(line: str, folder: Path) -> Iterator[str]:
-    """Run a command; yield it, and what it prints."""
-    yield line
-    command = line.removeprefix("$ ").replace("bagwise", f"{sys.executable} -m bagwise", 1)
+def run(command: str, folder: Path) -> Iterator[str]:
+    """Run a command; yield what it prints."""
+    called = command.replace("bagwise", f"{sys.executable} -m bagwise", 1) if command.startswith("bagwise") else command
     environment = {**os.environ, "COLUMNS": str(WIDTH), "PYTHONWARNINGS": "default"}
     done = subprocess.run(
-        command, shell=True, cwd=folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        called, shell=True, cwd=folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
     yield from (shown.rstrip() for shown in done.stdout.splitlines())
     if done.returncode:
         yield f"(exit code {done.returncode})"
 
 
+def normalized(lines: Iterable[str]) -> list[str]:
+    """Return lines with # for numbers, times and sizes, and rows of tables, whatever they hold, as one.
+
+    >>> normalized(["in 3.2 s", "groups  error", "     5  17.2 %", "    10   9.9 %"])
+    ['in #', 'groups error', '(rows)']
+    """
+    found: list[str] = []
+    for line in lines:
+        cells = re.split(r"\s{2,}", line.strip())
+        is_row = len(cells) > 1 and any(re.fullmatch(NUMBER, cell) for cell in cells)
+        said = "(rows)" if is_row else re.sub(f"(?:{NUMBER} ?{UNIT} ?)+|{NUMBER}", "#", " ".join(line.split()))
+        if said != "(rows)" or found[-1:] != ["(rows)"]:
+            found.append(said)
+    return found
+
+
+def differences(page: Path, lines: Iterable[str]) -> list[str]:
+    """Return how a page differs from lines of a transcript, apart from numbers and rows of tables."""
+    there = normalized(page.read_text(encoding="utf-8").splitlines())
+    return list(difflib.unified_diff(there, normalized(lines), str(page), "printed now", lineterm=""))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="Markdown file to write")
-    out = parser.parse_args().out
+    parser.add_argument(
+        "--check", type=Path, help="Markdown file to compare with, apart from numbers and rows of tables"
+    )
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        write_texts(folder)
-        write_table(folder / "wine.csv")
-        write_images(folder / "digits")
+        write_sources(Path(place))
         lines = []
-        for line in transcript(folder):
+        for line in transcript(Path(place), run):
             lines.append(line)
             print(line, flush=True)
-    if out is not None:
-        out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    if options.out is not None:
+        options.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    if options.check is not None and (changed := differences(options.check, lines)):
+        sys.exit("\n".join(changed))
 
 
 if __name__ == "__main__":

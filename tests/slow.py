@@ -2,6 +2,7 @@
 
 SLOW = (
     "app/cli/",
+    "app/first_hour/test_docs.py::test_the_first_hour_prints_what_its_page_says",
     "distributed/",
     "experiments/",
     "test_docs.py",
