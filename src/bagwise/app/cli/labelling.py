@@ -53,7 +53,7 @@ def suggest(
     force: Force = False,
     network: Network = None,
 ) -> None:
-    """Name the items to label next, so that few labels tell much.
+    """Name the items whose labels would help most.
 
     First the centre of each cluster, then items that are uncertain; the labels go into a file for --labels.
     """
