@@ -93,8 +93,8 @@ class Clusterings:
         if n_words > _DIRECTIONS:
             # Random numbers are drawn for items, whose order is known, not for words.
             few = min(_DIRECTIONS, n_items)
-            found = randomized_svd(weighted, few, n_iter=_STEPS, transpose=True, random_state=seed)
-            directions = np.ascontiguousarray(found[2].T)
+            factors = randomized_svd(weighted, few, n_iter=_STEPS, transpose=True, random_state=seed)
+            directions = np.ascontiguousarray(factors[2].T)
         points = unit_rows(_projected(weighted, directions))
         points = points[np.square(points).sum(axis=1) > 0]
         n = len(points)

@@ -433,11 +433,11 @@ class CompactClassifier(FittedView, ClassifierMixin, TransformerMixin, BaseEstim
         agreement, losses, errors = [], [], []
         for size in chosen.tolist():
             scores = self.cut(size)._scores(X)
-            found = self._answers(scores)
-            agreement.append(np.average(found == theirs, weights=sample_weight))
+            answers = self._answers(scores)
+            agreement.append(np.average(answers == theirs, weights=sample_weight))
             changes = np.square(scores - expected).sum(axis=1)
             losses.append(np.average(changes, weights=sample_weight) / variance)
-            errors.append(np.nan if y is None else np.average(found != np.asarray(y), weights=sample_weight))
+            errors.append(np.nan if y is None else np.average(answers != np.asarray(y), weights=sample_weight))
         return CompactPath(chosen, np.array(agreement), np.array(losses), None if y is None else np.array(errors))
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
@@ -525,8 +525,8 @@ def alike_weights(mass: NDArray[np.float64], weights: NDArray[np.float64], size:
         Those of merging, if k-means leaves a group without words.
     """
     merged = merge(WeightLoss(mass, weights), size).cut(size)
-    found = nearest_means(mass, weights, merged, size)
-    return found if len(np.unique(found)) == size else merged
+    labels = nearest_means(mass, weights, merged, size)
+    return labels if len(np.unique(labels)) == size else merged
 
 
 def compress(model: Any, X: Any = None, *, n_groups: int = 20) -> Any:

@@ -72,7 +72,7 @@ class Options:
         return {"n_threads": self.n_threads, "show_progress": self.show_progress}
 
 
-class Given(NamedTuple):
+class RawSamples(NamedTuple):
     """All samples as they came, with those of weight zero: X in float64, labels and weights on the host."""
 
     X: Any
@@ -84,7 +84,7 @@ class Given(NamedTuple):
         one_class = np.zeros(self.X.shape[0], dtype=np.intp)
         return to_host(class_sums(self.X, one_class, weights=self.weights))[0]
 
-    def on_host(self) -> Given:
+    def on_host(self) -> RawSamples:
         """The same, all of it on the host."""
         return self._replace(X=to_host(self.X))
 
@@ -100,7 +100,7 @@ class Samples:
     labels, weights : ndarray of shape (n_samples,) or None
     options : Options
         With the criterion for these samples.
-    given : Given
+    raw : RawSamples
     on_device : bool
         Whether X is an array on a device.
     scaling : Scaling or None
@@ -111,7 +111,7 @@ class Samples:
     labels: NDArray[Any] | None
     weights: NDArray[np.float64] | None
     options: Options
-    given: Given
+    raw: RawSamples
     on_device: bool = False
     scaling: Scaling | None = None
 
@@ -123,7 +123,7 @@ class Samples:
     @property
     def word_totals(self) -> NDArray[np.float64]:
         """Sum of each word over all samples, as they came."""
-        return self.given.word_totals()
+        return self.raw.word_totals()
 
     @cached_property
     def constant_words(self) -> Words:
@@ -144,20 +144,21 @@ class Samples:
         criterion = self.options.criterion
         assert isinstance(criterion, TraceRatio)
         X = to_host(self.X) if criterion.looks_at_values else self.X
-        found: Any = criterion.structures(X, self.labels, self.options.n_threads, **self._weighted())
+        structures: Any = criterion.structures(X, self.labels, self.options.n_threads, **self._weighted())
         n = self.X.shape[0]
-        if not isinstance(found, tuple) or len(found) != 2 or not all(isinstance(part, Structure) for part in found):
+        is_pair = isinstance(structures, tuple) and len(structures) == 2
+        if not is_pair or not all(isinstance(part, Structure) for part in structures):
             raise BagwiseError(
                 f"{type(criterion).__name__}.structures must return a pair (preferred, undesired) of structures from "
-                f"bagwise.merging.structures; got {found!r}."
+                f"bagwise.merging.structures; got {structures!r}."
             )
-        for structure in found:
+        for structure in structures:
             if structure.n_samples != n:
                 raise BagwiseError(
                     f"{type(criterion).__name__}.structures must be over the {n} samples of X; got a "
                     f"{type(structure).__name__} over {structure.n_samples}."
                 )
-        return found
+        return structures
 
     def _weighted(self) -> dict[str, Any]:
         weights = {} if self.weights is None else {"sample_weight": self.weights}
@@ -185,20 +186,20 @@ class Samples:
         chosen: NDArray[np.intp] = np.unique(np.concatenate(samples))  # type: ignore[arg-type]
         return constant_words(self.X[chosen]) if len(chosen) else np.arange(self.X.shape[1])
 
-    def rows(self, place: Any, how: Options) -> Folded:
+    def rows(self, module: Any, how: Options) -> Folded:
         """Fold constant words, and form A and B of the others where they are merged."""
         if how.kernel.name != "linear":
             return self._kernel_rows(how)
         n_left, store = self.shape[1] - len(self.constant_words[1:]), "dense"
-        if place.ON_DEVICE:
-            _check_fits(n_left, place, how)
+        if module.ON_DEVICE:
+            _check_fits(n_left, module, how)
         else:  # before neighbours are found, which can take long
             store = choose_store(how.store, n_left, how.search, how.limit)
         constant, who = self.constant_for_pairs(), type(how.criterion)
         folded, words = fold_words(self.shape[1], constant)
         name = None if who.__module__.startswith("bagwise.") else who.__name__  # its numbers need no check
         X = self.of_words(constant, words)
-        return folded, words, place.rows_of_samples(X, self.structures, store, how.limit, how.n_threads, name)
+        return folded, words, module.rows_of_samples(X, self.structures, store, how.limit, how.n_threads, name)
 
     def _kernel_rows(self, how: Options) -> Folded:
         """Fold words that never occur, and form A and B of the others in the feature space of an additive kernel."""
@@ -232,8 +233,8 @@ class Samples:
         return rows.A, rows.B
 
 
-def _check_fits(n_words: int, place: Any, how: Options) -> None:
-    if not place.ON_DEVICE or how.limit is not None:
+def _check_fits(n_words: int, module: Any, how: Options) -> None:
+    if not module.ON_DEVICE or how.limit is not None:
         check_fits(n_words, how.limit, how.search)
 
 
@@ -248,13 +249,13 @@ class _Summed:
     def constant_words(self) -> Words:
         raise NotImplementedError
 
-    def rows(self, place: Any, how: Options) -> Folded:
+    def rows(self, module: Any, how: Options) -> Folded:
         """Fold constant words, and form A and B of the others where they are merged."""
         d = self.shape[1]
-        _check_fits(d - len(self.constant_words[1:]), place, how)
+        _check_fits(d - len(self.constant_words[1:]), module, how)
         folded, words = fold_words(d, self.constant_words)
         rows = DenseRows(*self.matrices(words)).checked(how.criterion.name)
-        return folded, words, place.rows_of_matrices(rows.A, rows.B)
+        return folded, words, module.rows_of_matrices(rows.A, rows.B)
 
     def matrices(self, words: Words) -> Matrices:
         raise NotImplementedError
@@ -275,7 +276,7 @@ class Sums(_Summed):
     options: Options
     word_totals: NDArray[np.float64]  # sum of each word over all samples, as they came
     scaling: Scaling | None = None
-    given: Given | None = None  # if the samples are there
+    raw: RawSamples | None = None  # if the samples are there
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -361,27 +362,27 @@ def load(
     """
     if isinstance(X, Pairs):
         return X, backend("merging", "cpu")
-    criterion, place = options.criterion, backend("merging", options.device, X)
-    if place.ON_DEVICE:
+    criterion, module = options.criterion, backend("merging", options.device, X)
+    if module.ON_DEVICE:
         _check_runs_on_device(options)
     y, sample_weight = to_host(y), to_host(sample_weight)
     if is_lazy(X) or isinstance(X, Statistics):
         sums = _load_sums(X, y, sample_weight, options)
         if estimator is not None:
             validate_data(estimator, sums.statistics.class_sums)  # sets n_features_in_
-        return sums, place
+        return sums, module
     # Sums and matrices of pairs are computed where the data are; other things, as clusterings, on the host.
     of_sums = criterion.sums_needed == () and not isinstance(criterion, Clusters)
     stays = False
     if is_on_device(X):
-        given = check_on_device(X, least_samples=2).astype(np.float64, copy=False)
+        raw = check_on_device(X, least_samples=2).astype(np.float64, copy=False)
         if estimator is not None:
-            validate_data(estimator, given, skip_check_array=True)
-        stays = place.ON_DEVICE and (isinstance(criterion, TraceRatio) or of_sums)
-        X = given if stays else as_float64(to_host(given))
+            validate_data(estimator, raw, skip_check_array=True)
+        stays = module.ON_DEVICE and (isinstance(criterion, TraceRatio) or of_sums)
+        X = raw if stays else as_float64(to_host(raw))
     else:
         X, y, sample_weight = _checked(X, y, sample_weight, criterion, estimator)
-        given = X
+        raw = X
     if sample_weight is not None and not criterion.takes_sample_weight:
         names = [name for name, known in sorted(NAMED_CRITERIA.items()) if known.takes_sample_weight]
         raise BagwiseError(
@@ -393,13 +394,13 @@ def load(
     if criterion.supervised and labels is None:
         raise no_labels(criterion.name)
     weights = None if sample_weight is None else _check_weights(sample_weight, X)
-    samples = Samples(X, labels, weights, options, Given(given, y, weights), stays)
+    samples = Samples(X, labels, weights, options, RawSamples(raw, y, weights), stays)
     if weights is not None and not weights.all():  # samples of weight zero do not count at all
         kept = np.flatnonzero(weights)
         samples.X, samples.weights = X[kept], weights[kept]
         samples.labels = None if labels is None else labels[kept]
         samples.options = replace(options, criterion=criterion.of_samples(kept))
-    return _scaled(samples), place
+    return _scaled(samples), module
 
 
 # What the options of trace ratios may be on a device.
@@ -446,7 +447,7 @@ def _scaled(samples: Samples) -> Samples | Sums:
         if criterion.non_negative:
             _refuse_negative(X, options)
         if samples.on_device and criterion.sums_needed == ():
-            return Sums(_sums_of(samples)[0], options, samples.word_totals, given=samples.given)
+            return Sums(_sums_of(samples)[0], options, samples.word_totals, raw=samples.raw)
         return samples
     of_classes = criterion.sums_needed == () and criterion.supervised  # which do not depend on the values
     if sp.issparse(X) and not of_classes:
@@ -454,11 +455,11 @@ def _scaled(samples: Samples) -> Samples | Sums:
     _warn_of_guess(scaling, options)
     if of_classes:
         sums = scaling.apply_to_sums(*_sums_of(samples))
-        return Sums(sums, options, samples.word_totals, scaling, samples.given)
+        return Sums(sums, options, samples.word_totals, scaling, samples.raw)
     samples.scaling, samples.X = scaling, scaling.apply(X)
     if criterion.sums_needed == ():  # measurements have no smallest unit to smooth class sums by
         sums = replace(_sums_of(samples)[0], unit=0.0)
-        return Sums(sums, options, samples.word_totals, scaling, samples.given)
+        return Sums(sums, options, samples.word_totals, scaling, samples.raw)
     return samples
 
 
@@ -624,10 +625,10 @@ def fold_ties(who: str, scoring: Scoring, n_words: int) -> tuple[Words, Words]:
             f"each of the {n_words} words; got {scoring!r}."
         )
     if np.ndim(scoring.states) != 2 or not np.isfinite(scoring.states).all():
-        found = " with NaN or infinity" if np.ndim(scoring.states) == 2 else ""
+        why = " with NaN or infinity" if np.ndim(scoring.states) == 2 else ""
         raise BagwiseError(
             f"The states of {type(scoring).__name__} must be finite numbers, one row for each word; got an array "
-            f"of shape {np.shape(scoring.states)}{found}."
+            f"of shape {np.shape(scoring.states)}{why}."
         )
     numbers = np.asarray(scoring.ties())
     if numbers.shape != (n_words,):
@@ -637,9 +638,9 @@ def fold_ties(who: str, scoring: Scoring, n_words: int) -> tuple[Words, Words]:
         )
     folded, words = fold(numbers)
     if len(folded):
-        place = np.searchsorted(words, np.arange(n_words))
-        place[folded[:, 1]] = np.searchsorted(words, folded[:, 0])
+        slot = np.searchsorted(words, np.arange(n_words))
+        slot[folded[:, 1]] = np.searchsorted(words, folded[:, 0])
         joined = np.zeros((len(words), scoring.states.shape[1]))
-        np.add.at(joined, place, scoring.states)
+        np.add.at(joined, slot, scoring.states)
         scoring.states = joined
     return folded, words

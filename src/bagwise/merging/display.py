@@ -62,13 +62,13 @@ class FittedView:
     """Adds the groups of a fitted merger to the diagram that scikit-learn shows in notebooks."""
 
     def _fitted_html(self) -> str:
-        given: Any = self
-        if not hasattr(given, "n_features_in_") or not hasattr(given, "labels_"):
+        merger: Any = self
+        if not hasattr(merger, "n_features_in_") or not hasattr(merger, "labels_"):
             return ""
-        names, hierarchy = given.get_feature_names_out(), getattr(given, "hierarchy_", None)
-        about = f"{given.n_features_in_:,} words merged into {len(names):,} group{'' if len(names) == 1 else 's'}"
+        names, hierarchy = merger.get_feature_names_out(), getattr(merger, "hierarchy_", None)
+        about = f"{merger.n_features_in_:,} words merged into {len(names):,} group{'' if len(names) == 1 else 's'}"
         drawn = "" if hierarchy is None else hierarchy_html(hierarchy, len(names))
-        return notebook.view(notebook.line(about), drawn, _groups_html(names, np.asarray(given.labels_).ravel()))
+        return notebook.view(notebook.line(about), drawn, _groups_html(names, np.asarray(merger.labels_).ravel()))
 
     def _repr_html_inner(self) -> str:
         return str(super()._repr_html_inner()) + self._fitted_html()  # type: ignore[misc]

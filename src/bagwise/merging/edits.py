@@ -88,7 +88,7 @@ def _joined(groups: Groups, shares: sp.csr_array) -> Groups:
 def merge_allowed(
     groups: Groups,
     refused: NDArray[np.int64],
-    held: Iterable[int] = (),
+    waiting: Iterable[int] = (),
     closed: Iterable[int] = (),
     n_groups: int = 1,
 ) -> Hierarchy:
@@ -103,7 +103,7 @@ def merge_allowed(
         What `pooled` returns.
     refused : ndarray of shape (k, 2)
         Pairs of groups that may not become parts of one.
-    held, closed : iterables of int
+    waiting, closed : iterables of int
         Groups that are not merged before there are `n_groups`, and those that never are.
     n_groups : int
 
@@ -116,8 +116,8 @@ def merge_allowed(
     apart = np.zeros((n, n), dtype=np.bool_)
     apart[refused[:, 0], refused[:, 1]] = apart[refused[:, 1], refused[:, 0]] = True
     never = np.isin(np.arange(n), [*closed])
-    kept = never | np.isin(np.arange(n), [*held])
-    below = merge(groups, n_groups, refused=apart, held=kept)
+    kept = never | np.isin(np.arange(n), [*waiting])
+    below = merge(groups, n_groups, refused=apart, unmerged=kept)
     left = below.min_groups
     if left > n_groups:
         raise BagwiseError(
@@ -127,26 +127,26 @@ def merge_allowed(
     if len(below.merges) and isinstance(groups, WeightLoss):
         linked = np.isin(np.arange(n), refused)
         labels = _refined(groups, below.cut(left), kept, linked)
-        below = merge(groups, n_groups, refused=labels[:, np.newaxis] != labels, held=kept)
+        below = merge(groups, n_groups, refused=labels[:, np.newaxis] != labels, unmerged=kept)
     labels = below.cut(below.min_groups)
     firsts = np.unique(labels, return_index=True)[1]
     parts = sp.csr_array((np.ones(n), (labels, np.arange(n))))
-    above = merge(_joined(groups, parts), refused=parts @ (parts @ apart).T > 0, held=parts @ never > 0)
+    above = merge(_joined(groups, parts), refused=parts @ (parts @ apart).T > 0, unmerged=parts @ never > 0)
     merges = np.concatenate([below.merges, firsts[above.merges]])
     return Hierarchy(n, merges, np.concatenate([below.scores, above.scores]))
 
 
-def _refined(groups: WeightLoss, labels: Words, held: NDArray[np.bool_], fixed: NDArray[np.bool_]) -> Words:
-    """Move parts to the group with the nearest mean weights, but for those that are held in groups of their own, to
+def _refined(groups: WeightLoss, labels: Words, kept: NDArray[np.bool_], fixed: NDArray[np.bool_]) -> Words:
+    """Move parts to the group with the nearest mean weights, but for those that are kept as groups of their own, to
     which none is moved either, and those that are fixed.
     """
-    parts = np.flatnonzero(~held)
-    _, own = np.unique(labels[parts], return_inverse=True)
+    parts = np.flatnonzero(~kept)
+    _, number = np.unique(labels[parts], return_inverse=True)
     mass = groups.states[parts, 0]
     weights = groups.states[parts, 1:] / np.where(mass > 0, mass, 1.0)[:, np.newaxis]
-    found = labels.copy()
-    found[parts] = len(labels) + nearest_means(mass, weights, own, int(own.max()) + 1, fixed[parts])
-    return found
+    refined = labels.copy()
+    refined[parts] = len(labels) + nearest_means(mass, weights, number, int(number.max()) + 1, fixed[parts])
+    return refined
 
 
 def linked_groups(
@@ -206,8 +206,8 @@ def linked_groups(
         for word in inside[1:]:
             if pieces[word] != piece:  # gone with another one
                 continue
-            own = cluster[of[word]]
-            if own != target and own in apart[target]:
+            other = cluster[of[word]]
+            if other != target and other in apart[target]:
                 level = joins.levels(np.full(len(kept), word), np.array(kept)).min()
                 words = np.flatnonzero(pieces == piece)
                 away = words[joins.levels(np.full(len(words), word), words) < level]
@@ -215,16 +215,16 @@ def linked_groups(
                 queue.append(int(pieces[word]))
                 continue
             kept.append(word)
-            if own != target:
-                apart[target] |= apart.pop(own)
+            if other != target:
+                apart[target] |= apart.pop(other)
                 for others in apart.values():
-                    if own in others:
-                        others.remove(own)
+                    if other in others:
+                        others.remove(other)
                         others.add(target)
-                cluster = {k: target if held == own else held for k, held in cluster.items()}
+                cluster = {k: target if now == other else now for k, now in cluster.items()}
         home[piece] = target
-    groups, place = pieces.copy(), {k: -1 - number for number, k in enumerate(cluster)}
+    groups, name = pieces.copy(), {k: -1 - number for number, k in enumerate(cluster)}
     for piece, target in home.items():
-        groups[pieces == piece] = place[cluster[target]]
+        groups[pieces == piece] = name[cluster[target]]
     _, first, labels = np.unique(groups, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[labels].astype(np.int64), whole

@@ -134,7 +134,7 @@ class Engine:
         )
         self.data: Any = None
         self.store: str | None = None
-        self._place: Any = None
+        self._module: Any = None
 
     def load(
         self,
@@ -145,7 +145,7 @@ class Engine:
         estimator: BaseEstimator | None = None,
     ) -> Self:
         """Load the data; an `estimator` gets the number and the names of their columns."""
-        self.data, self._place = load(X, y, sample_weight, self.options, estimator)
+        self.data, self._module = load(X, y, sample_weight, self.options, estimator)
         return self
 
     def run(self, n_groups: int = 1, callback: Callback | None = None) -> Hierarchy:
@@ -160,13 +160,13 @@ class Engine:
         criterion, data, d = self.criterion, self.data, self.data.shape[1]
         how = (self._n_threads, self._show_progress)
         if isinstance(criterion, TraceRatio):
-            folded, words, rows = data.rows(self._place, self.options)
+            folded, words, rows = data.rows(self._module, self.options)
             self.store = rows.store
             equal = equal_merges(rows, self._n_threads) if self.options.kernel.name == "linear" else None
-            return Start(folded, words, equal or self._place.ratio_search(rows, self.options.search, *how))
+            return Start(folded, words, equal or self._module.ratio_search(rows, self.options.search, *how))
         if isinstance(criterion, AdditiveScore):
             who = type(criterion).__name__
-            return _start_additive(who, data.scoring(), d, lambda scoring: self._place.sum_search(scoring, *how))
+            return _start_additive(who, data.scoring(), d, lambda scoring: self._module.sum_search(scoring, *how))
         search = criterion.search(data.X, data.labels, self.options.limit)
         if not isinstance(search, Search) or search.n_words != d:
             raise BagwiseError(
@@ -220,7 +220,7 @@ def merge(
     *,
     name: str = "",
     refused: NDArray[np.bool_] | None = None,
-    held: NDArray[np.bool_] | None = None,
+    unmerged: NDArray[np.bool_] | None = None,
 ) -> Hierarchy:
     """Merge words, or groups, down to `n_groups` from their states or from A and B alone.
 
@@ -235,16 +235,16 @@ def merge(
         That of the criterion.
     refused : ndarray of bool, shape (n_words, n_words), default=None
         Pairs that may not become parts of one group; symmetric. Merging ends where only such pairs are left.
-    held : ndarray of bool, shape (n_words,), default=None
+    unmerged : ndarray of bool, shape (n_words,), default=None
         Words that are not merged.
     """
     n = problem.size
     if n <= n_groups:
         return Hierarchy(n, np.empty((0, 2), dtype=np.int64), np.empty(0), name)
-    if refused is not None or held is not None:
+    if refused is not None or unmerged is not None:
         barred = np.zeros((n, n), dtype=np.bool_) if refused is None else refused.copy()
-        if held is not None:
-            barred[held] = barred[:, held] = True
+        if unmerged is not None:
+            barred[unmerged] = barred[:, unmerged] = True
         np.fill_diagonal(barred, False)
         start = _unfolded(_search_allowed(problem, barred))
     elif isinstance(problem, Scoring):

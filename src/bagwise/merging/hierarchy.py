@@ -131,13 +131,13 @@ class Hierarchy:
         -------
         groups : ndarray of int, same shape
         """
-        given = np.asarray(words)
-        if given.size and not np.issubdtype(given.dtype, np.integer):
-            raise BagwiseError(f"push takes word indices, integers from 0 to {self.n_words - 1}; got {given.dtype}.")
-        if given.size and (given.min() < 0 or given.max() >= self.n_words):
-            wrong = given[(given < 0) | (given >= self.n_words)].flat[0]
+        numbers = np.asarray(words)
+        if numbers.size and not np.issubdtype(numbers.dtype, np.integer):
+            raise BagwiseError(f"push takes word indices, integers from 0 to {self.n_words - 1}; got {numbers.dtype}.")
+        if numbers.size and (numbers.min() < 0 or numbers.max() >= self.n_words):
+            wrong = numbers[(numbers < 0) | (numbers >= self.n_words)].flat[0]
             raise BagwiseError(f"Word {wrong} does not exist: words are numbered from 0 to {self.n_words - 1}.")
-        return self.cut(n)[given.astype(np.int64)]
+        return self.cut(n)[numbers.astype(np.int64)]
 
     def leaf_order(self) -> NDArray[np.int64]:
         """Order the words so that every group of every cut is a run of neighbours, as in a dendrogram.
@@ -293,9 +293,9 @@ class Hierarchy:
             last[:, v] = one.scores[np.maximum(done - 1, 0)] if len(one.scores) else 0.0
         scores = last.sum(axis=1)
         if ends_in_one and len(sizes) > 1:
-            place = len(merges) - n_held
-            merges = np.insert(merges, place, [(0, first) for first in firsts[1:]], axis=0)
-            scores = np.insert(scores, place, np.full(len(sizes) - 1, np.nan))
+            position = len(merges) - n_held
+            merges = np.insert(merges, position, [(0, first) for first in firsts[1:]], axis=0)
+            scores = np.insert(scores, position, np.full(len(sizes) - 1, np.nan))
         criteria = dict.fromkeys(one.criterion for one in hierarchies)
         return cls(int(sizes.sum()), merges, scores, "+".join(criteria))
 
@@ -339,10 +339,10 @@ class Hierarchy:
 
 def _frozen_copy(values: ArrayLike, dtype: type, name: str) -> NDArray[Any]:
     """Copy into an array that cannot be written to."""
-    given = np.asarray(values)
-    if given.size and not np.can_cast(given.dtype, dtype, "same_kind"):
-        raise BagwiseError(f"{name} must be {np.dtype(dtype)}, got {given.dtype}.")
-    array: NDArray[Any] = np.array(given, dtype=dtype, order="C")
+    numbers = np.asarray(values)
+    if numbers.size and not np.can_cast(numbers.dtype, dtype, "same_kind"):
+        raise BagwiseError(f"{name} must be {np.dtype(dtype)}, got {numbers.dtype}.")
+    array: NDArray[Any] = np.array(numbers, dtype=dtype, order="C")
     array.setflags(write=False)
     return array
 
@@ -361,8 +361,8 @@ def _check_merges(n_words: int, merges: NDArray[np.int64]) -> None:
     order = np.argsort(t, kind="stable")
     level = np.arange(len(merges))
     for words, first_level in ((t, level), (s, level + 1)):
-        place = np.searchsorted(t[order], words)
-        earlier = order[np.minimum(place, len(t) - 1)]
+        position = np.searchsorted(t[order], words)
+        earlier = order[np.minimum(position, len(t) - 1)]
         bad = (t[earlier] == words) & (earlier < first_level)
         if bad.any():
             k = int(np.argmax(bad))

@@ -73,8 +73,8 @@ class KernelTraces:
         weights = np.ones(len(codes)) if structure.weights is None else structure.weights
         total = -self._pair_sums(values, weights) / weights.sum()
         for c in range(int(codes.max()) + 1):
-            own = weights[codes == c]
-            total += self._pair_sums(values[:, codes == c], own) / own.sum()
+            class_weights = weights[codes == c]
+            total += self._pair_sums(values[:, codes == c], class_weights) / class_weights.sum()
         return total
 
     def _pair_sums(self, values: Values, weights: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -138,9 +138,9 @@ class KernelRows(DenseRows):
         for s in range(d - 1):
             later = np.arange(s + 1, d)
             A[s, later], B[s, later] = self._entries(s, later)
-        for M, own in ((A, self._own[0]), (B, self._own[1])):
+        for M, diagonal in ((A, self._own[0]), (B, self._own[1])):
             M += M.T
-            np.fill_diagonal(M, own)
+            np.fill_diagonal(M, diagonal)
         super().__init__(A, B)
 
     def _entries(self, s: int, others: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -170,6 +170,6 @@ class KernelRows(DenseRows):
         self._write(s, t, *self.joined(s, t, self._word, self._is_live))
         self._is_live[t] = False
 
-    def pack(self, slots: Slots, place: Slots) -> None:  # noqa: D102
-        super().pack(slots, place)
+    def pack(self, slots: Slots, new_slot: Slots) -> None:  # noqa: D102
+        super().pack(slots, new_slot)
         self._word, self._is_live = self._word[slots], self._is_live[slots]

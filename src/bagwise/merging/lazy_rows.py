@@ -108,12 +108,12 @@ class KeptRows:
         self._merges[self._n_merges] = s, t
         self._n_merges += 1
 
-    def pack(self, slots: NDArray[np.int64], place: NDArray[np.int64]) -> None:
-        """Renumber slots: `slots` lists the old numbers of those that are left, `place` gives the new ones."""
+    def pack(self, slots: NDArray[np.int64], new_slot: NDArray[np.int64]) -> None:
+        """Renumber slots: `slots` has the old numbers of those that are left, `new_slot` the new number of each."""
         rows, costs, credits = {}, {}, {}
         for old in self._rows:
             self._bring_up_to_date(old)
-            new = int(place[old])
+            new = int(new_slot[old])
             rows[new] = self._rows[old][slots]
             costs[new], credits[new] = self._cost[old], self._credit[old]
         self._rows, self._cost, self._credit = rows, costs, credits
@@ -197,8 +197,8 @@ class DenseProduct:
         if self._left is not self._right:
             self._left[:, s] += self._left[:, t]
 
-    def pack(self, slots: NDArray[np.int64], place: NDArray[np.int64]) -> None:
-        """Renumber slots: `slots` lists the old numbers of those that are left, `place` gives the new ones."""
+    def pack(self, slots: NDArray[np.int64], new_slot: NDArray[np.int64]) -> None:
+        """Renumber slots: `slots` has the old numbers of those that are left, `new_slot` the new number of each."""
         self._size = len(slots)
         for matrix in (self._right,) if self._left is self._right else (self._left, self._right):
             for row in matrix:
@@ -336,11 +336,11 @@ class SparseProduct:
         if row is not None:
             self.kept.put(s, row, self._cost[s])
 
-    def pack(self, slots: NDArray[np.int64], place: NDArray[np.int64]) -> None:
-        labels = place[self._slot_of]
+    def pack(self, slots: NDArray[np.int64], new_slot: NDArray[np.int64]) -> None:
+        labels = new_slot[self._slot_of]
         left = None if self._left is None else pool(self._left, labels, len(slots), "sum")
         self._set_data(pool(self._rows, labels, len(slots), "sum"), left)
-        self.kept.pack(slots, place)
+        self.kept.pack(slots, new_slot)
 
     @property
     def n_bytes(self) -> int:
@@ -445,9 +445,9 @@ class LazyRows:
         for _, product in self._products:
             product.merge(s, t)
 
-    def pack(self, slots: NDArray[np.int64], place: NDArray[np.int64]) -> None:  # noqa: D102
+    def pack(self, slots: NDArray[np.int64], new_slot: NDArray[np.int64]) -> None:  # noqa: D102
         for _, product in self._products:
-            product.pack(slots, place)
+            product.pack(slots, new_slot)
         self.size = len(slots)
 
 

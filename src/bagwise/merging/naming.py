@@ -56,5 +56,5 @@ def listed_name(name: str, words: list[str], size: int) -> str:
     >>> listed_name("car+auto+truck…(17)", ["car", "auto", "truck", "bus"], 17), listed_name("vehicles", ["car"], 1)
     ('car, auto, truck', 'vehicles')
     """
-    own = name_group(words, size)
-    return ", ".join(words[:WORDS_IN_NAME]) + name[len(own) :] if name.startswith(own) else name
+    usual = name_group(words, size)
+    return ", ".join(words[:WORDS_IN_NAME]) + name[len(usual) :] if name.startswith(usual) else name

@@ -260,22 +260,22 @@ class ApproximateNeighbors:
             assert codes is not None
             members = [codes == c for c in range(int(codes.max()) + 1)]
             searches = (self._nearest(everyone[of], k, of if who == "same" else ~of) for of in members)
-        links = [(some[row], found) for search in searches for some, row, found, _ in search]
+        links = [(some[row], nearest) for search in searches for some, row, nearest, _ in search]
         rows, columns = (np.concatenate(part) for part in zip(*links, strict=True))
         return _zero_one(rows, columns, (self.n_samples, self.n_samples))
 
     def class_graphs(self, k: int, codes: NDArray[np.intp]) -> Iterator[tuple[NDArray[np.intp], sp.csr_array]]:
         """See `Neighbors.class_graphs`."""
         for c in range(int(codes.max()) + 1):
-            for some, row, found, _ in self._nearest(np.flatnonzero(codes != c), k, codes == c):
-                yield some, _zero_one(row, found, (len(some), self.n_samples))
+            for some, row, nearest, _ in self._nearest(np.flatnonzero(codes != c), k, codes == c):
+                yield some, _zero_one(row, nearest, (len(some), self.n_samples))
 
     def closest_pairs(self, codes: NDArray[np.intp], n_pairs: int) -> sp.csr_array:
         """See `Neighbors.closest_pairs`."""
         closest = _ClosestPairs(codes, n_pairs)
         for c in range(closest.n_classes):
-            for some, row, found, near in self._nearest(np.flatnonzero(codes == c), n_pairs, codes != c):
-                closest.add(c, near, some[row], found)
+            for some, row, nearest, near in self._nearest(np.flatnonzero(codes == c), n_pairs, codes != c):
+                closest.add(c, near, some[row], nearest)
         return closest.graph()
 
     def squared_distances(self, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> NDArray[np.float64]:

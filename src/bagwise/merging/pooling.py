@@ -98,18 +98,18 @@ def _pool_rows(X: Any, labels: NDArray[np.int64], factors: NDArray[np.float64]) 
         return out
     values, groups, starts = [], [], [0]
     for i in range(X.shape[0]):
-        own = slice(X.indptr[i], X.indptr[i + 1])
-        found, n_sums = labels[X.indices[own]], 4 if n_groups <= FEW_GROUPS else 1
-        turns = np.arange(len(found)) % n_sums
-        turns[len(found) - len(found) % n_sums :] = 0  # compiled code has four sums for each of a few groups
-        parts = np.bincount(turns * n_groups + found, X.data[own], n_sums * n_groups).reshape(n_sums, n_groups)
+        row = slice(X.indptr[i], X.indptr[i + 1])
+        group, n_sums = labels[X.indices[row]], 4 if n_groups <= FEW_GROUPS else 1
+        turns = np.arange(len(group)) % n_sums
+        turns[len(group) - len(group) % n_sums :] = 0  # compiled code has four sums for each of a few groups
+        parts = np.bincount(turns * n_groups + group, X.data[row], n_sums * n_groups).reshape(n_sums, n_groups)
         sums = (parts[0] + parts[1]) + (parts[2] + parts[3]) if n_sums == 4 else parts[0]
         groups.append(np.flatnonzero(sums))
         values.append((factors * sums)[groups[-1]].astype(X.dtype))
         starts.append(starts[-1] + len(groups[-1]))
     joined = np.concatenate(groups).astype(X.indices.dtype) if groups else np.empty(0, X.indices.dtype)
-    held = np.concatenate(values) if values else np.empty(0, X.dtype)
-    return _as_rows(X, held, joined, np.array(starts, X.indptr.dtype), n_groups)
+    joined_values = np.concatenate(values) if values else np.empty(0, X.dtype)
+    return _as_rows(X, joined_values, joined, np.array(starts, X.indptr.dtype), n_groups)
 
 
 def spread(
@@ -133,8 +133,8 @@ def spread(
     if weights is not None:
         shares = np.divide(shares, weights, out=np.zeros_like(shares), where=weights != 0)
     if shift is not None and shift.any():
-        given = Z.toarray() if sp.issparse(Z) else Z
-        words = (given[:, labels] * shares + shift).astype(Z.dtype)
+        dense = Z.toarray() if sp.issparse(Z) else Z
+        words = (dense[:, labels] * shares + shift).astype(Z.dtype)
         return type(Z)(words) if sp.issparse(Z) else words
     shares = shares.astype(Z.dtype)
     if not sp.issparse(Z):

@@ -56,7 +56,7 @@ def merge_refined(
     members = sorted((words for words in split if len(words)), key=lambda words: int(words[0]))
     inside = [merge(WeightLoss(mass[words], weights[words], _KEPT)) for words in members]
     lost = [-np.diff(one.scores, prepend=0.0) for one in inside]
-    costs = np.concatenate([np.maximum.accumulate(own) for own in lost])
+    costs = np.concatenate([np.maximum.accumulate(losses) for losses in lost])
     merges = np.concatenate([words[one.merges] for words, one in zip(members, inside, strict=True)])
     order = np.argsort(costs, kind="stable")
     sums = [mass[words] @ np.column_stack([np.ones(len(words)), weights[words]]) for words in members]
@@ -95,8 +95,8 @@ def nearest_means(
             distances = squares - 2.0 * weights[part] @ means.T
             nearest, at = distances.argmin(axis=1), np.arange(len(distances))
             # words move only where that is nearer, so that rounding moves none back and forth
-            own = distances[at, labels[part]]
-            moves = distances[at, nearest] < own - 1e-12 * np.abs(own)
+            current = distances[at, labels[part]]
+            moves = distances[at, nearest] < current - 1e-12 * np.abs(current)
             if fixed is not None:
                 moves &= ~fixed[part]
             moved[part] = np.where(moves, nearest, labels[part])

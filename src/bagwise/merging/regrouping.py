@@ -31,19 +31,19 @@ class Joins:
     def __init__(self, hierarchy: Hierarchy) -> None:
         d, n_merges = hierarchy.n_words, len(hierarchy.merges)
         self.order = hierarchy.leaf_order()
-        self.place = np.empty(d, dtype=np.int64)
-        self.place[self.order] = np.arange(d)
+        self.position = np.empty(d, dtype=np.int64)
+        self.position[self.order] = np.arange(d)
         after = np.full(d, n_merges)  # of each leaf: the merge that joins it to the next one, the first of a group
-        after[self.place[hierarchy.merges[:, 1]] - 1] = np.arange(n_merges)
+        after[self.position[hierarchy.merges[:, 1]] - 1] = np.arange(n_merges)
         self._latest = [after]  # the latest of 1, 2, 4, … neighbours
         while (step := 1 << len(self._latest)) <= d:
-            held = self._latest[-1]
-            self._latest.append(np.maximum(held[: d - step + 1], held[step // 2 :][: d - step + 1]))
+            latest = self._latest[-1]
+            self._latest.append(np.maximum(latest[: d - step + 1], latest[step // 2 :][: d - step + 1]))
 
     def levels(self, first: Words, second: Words) -> NDArray[np.int64]:
         """Return the numbers of the merges that join words to others; the number of all merges if none does."""
-        start = np.minimum(self.place[first], self.place[second])
-        length = np.maximum(self.place[first], self.place[second]) - start
+        start = np.minimum(self.position[first], self.position[second])
+        length = np.maximum(self.position[first], self.position[second]) - start
         levels = np.full(len(start), -1, dtype=np.int64)
         power = np.frexp(length)[1] - 1  # the largest power of two that is not above the length
         for k, latest in enumerate(self._latest):
@@ -57,8 +57,8 @@ _RECENT: deque[tuple[Hierarchy, Joins]] = deque(maxlen=4)  # a hierarchy is edit
 
 def joins_of(hierarchy: Hierarchy) -> Joins:
     """Return the `Joins` of a hierarchy, which are kept for some time."""
-    for held, joins in tuple(_RECENT):
-        if held is hierarchy:
+    for known, joins in tuple(_RECENT):
+        if known is hierarchy:
             return joins
     joins = Joins(hierarchy)
     _RECENT.append((hierarchy, joins))
@@ -131,16 +131,16 @@ def regroup(
 
     def add(words: Words, groups: Words, latest: int) -> None:
         """Add the pairs that join the words of each group, in their order."""
-        order = np.lexsort((joins.place[words], groups))
+        order = np.lexsort((joins.position[words], groups))
         words, groups = words[order], groups[order]
         inside = np.flatnonzero(groups[1:] == groups[:-1])
         pairs = words[inside], words[inside + 1]
-        found = joins.levels(*pairs)
-        by_level = np.lexsort((joins.place[pairs[0]], groups[inside], found))
-        by_level = by_level[found[by_level] <= latest]
+        joined_at = joins.levels(*pairs)
+        by_level = np.lexsort((joins.position[pairs[0]], groups[inside], joined_at))
+        by_level = by_level[joined_at[by_level] <= latest]
         first.append(pairs[0][by_level])
         second.append(pairs[1][by_level])
-        levels.append(found[by_level])
+        levels.append(joined_at[by_level])
 
     for words in whole:
         stays[words] = False
@@ -192,8 +192,8 @@ def joined_sets(sets: Iterable[Iterable[int]]) -> list[list[int]]:
     >>> joined_sets([[5, 7], [1, 2], [7, 3]])
     [[1, 2], [3, 5, 7]]
     """
-    found: list[set[int]] = []
+    joined: list[set[int]] = []
     for one in map(set, sets):
-        shared = [other for other in found if other & one]
-        found = [other for other in found if not other & one] + [one.union(*shared)]
-    return sorted(map(sorted, found))
+        shared = [other for other in joined if other & one]
+        joined = [other for other in joined if not other & one] + [one.union(*shared)]
+    return sorted(map(sorted, joined))

@@ -46,8 +46,8 @@ class RatioRows(Protocol):
     def merge(self, s: int, t: int) -> None:
         """Merge slot t into slot s."""
 
-    def pack(self, slots: Slots, place: Slots) -> None:
-        """Renumber slots: `slots` lists the old numbers of those that are left, `place` gives the new ones."""
+    def pack(self, slots: Slots, new_slot: Slots) -> None:
+        """Renumber slots: `slots` has the old numbers of those that are left, `new_slot` the new number of each."""
 
 
 class DenseRows:
@@ -99,11 +99,11 @@ class DenseRows:
 
     def _write(self, s: int, t: int, row_a: Values, row_b: Values) -> None:
         for M, row in ((self.A, row_a), (self.B, row_b)):
-            own = M[s, s] + M[t, t] + 2.0 * M[s, t]
+            diagonal = M[s, s] + M[t, t] + 2.0 * M[s, t]
             M[s] = M[:, s] = row
-            M[s, s] = own
+            M[s, s] = diagonal
 
-    def pack(self, slots: Slots, place: Slots) -> None:  # noqa: D102
+    def pack(self, slots: Slots, new_slot: Slots) -> None:  # noqa: D102
         self.A, self.B = (np.ascontiguousarray(M[np.ix_(slots, slots)]) for M in (self.A, self.B))
         self.size = len(slots)
 

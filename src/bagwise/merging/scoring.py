@@ -186,9 +186,9 @@ class KeptInformation(Information, kind=INFORMATION):
         mass = np.bincount(group.reshape(-1), counts.sum(axis=1))
         leaders = np.argsort(first, kind="stable")  # groups of words that tie, in the order of their first words
         by_mass = leaders[np.argsort(-mass[leaders], kind="stable")]
-        place = np.empty(len(first), dtype=np.int64)
-        place[leaders] = np.arange(len(first))  # after words that tie are one
-        self._kept, self._others = np.sort(place[by_mass[:n_kept]]), np.sort(place[by_mass[n_kept:]])
+        position = np.empty(len(first), dtype=np.int64)
+        position[leaders] = np.arange(len(first))  # after words that tie are one
+        self._kept, self._others = np.sort(position[by_mass[:n_kept]]), np.sort(position[by_mass[n_kept:]])
         self._smoothing = smoothing
         states = counts.copy()
         states[first[by_mass[:n_kept]]] += smoothing
@@ -222,9 +222,9 @@ def _joined_to_nearest(
     n_rows = max(1, _BOUNDS // len(kept))
     for start in range(0, len(others), n_rows):
         part = slice(start, start + n_rows)
-        own, other = mass[others[part], np.newaxis], mass[kept]
+        mass_s, mass_t = mass[others[part], np.newaxis], mass[kept]
         bounds = (halves[others[part], np.newaxis] + halves[kept]).astype(np.float32) - far[part] @ near
-        bounds *= (other / np.maximum(own + other, _SMALLEST)).astype(np.float32)
+        bounds *= (mass_t / np.maximum(mass_s + mass_t, _SMALLEST)).astype(np.float32)
         partner[part] = bounds.argmin(axis=1)
         s, t = kept[partner[part]], others[part]
         share = mass[s] * mass[t] / np.maximum(mass[s] + mass[t], _SMALLEST)
@@ -261,10 +261,10 @@ class WeightLoss(Scoring, kind=WEIGHTS):
         return (products * (products / np.where(mass > 0, mass, 1.0)[:, np.newaxis])).sum(axis=1)
 
     def gains(self, state, term, others, other_terms):  # noqa: D102
-        inverse, own = (1.0 / np.where(mass > 0, mass, np.inf) for mass in (others[:, 0], state[0]))
-        squares = ((others[:, 1:] * inverse[:, np.newaxis] - state[1:] * own) ** 2).sum(axis=1)
-        with_mass = (inverse > 0) & (own > 0)
-        return -np.where(with_mass, squares / np.where(with_mass, inverse + own, 1.0), 0.0)
+        inverse, inverse_s = (1.0 / np.where(mass > 0, mass, np.inf) for mass in (others[:, 0], state[0]))
+        squares = ((others[:, 1:] * inverse[:, np.newaxis] - state[1:] * inverse_s) ** 2).sum(axis=1)
+        with_mass = (inverse > 0) & (inverse_s > 0)
+        return -np.where(with_mass, squares / np.where(with_mass, inverse + inverse_s, 1.0), 0.0)
 
     def ties(self) -> NDArray[np.intp]:
         """Words of equal weights; words without mass go with the word of the smallest weights."""

@@ -210,8 +210,8 @@ class Statistics:
         X = check_array(
             X, accept_sparse="csr", dtype=np.float64, order="C", ensure_min_samples=0, ensure_all_finite=False
         )
-        if (found := first_not_finite(X)) is not None:
-            row, word, value = found
+        if (wrong := first_not_finite(X)) is not None:
+            row, word, value = wrong
             raise BagwiseError(
                 f"X has {value} (NaN or infinity) in its row {row}, word {word}. Only finite numbers can be summed: "
                 "drop the sample or impute the value."
@@ -310,9 +310,9 @@ class Statistics:
                 "Number the classes over all chunks, and pass the same n_classes and classes for each."
             )
         if self.n_labels != other.n_labels:
-            found = f"{self.n_labels} and {other.n_labels}"
+            numbers = f"{self.n_labels} and {other.n_labels}"
             raise BagwiseError(
-                f"Statistics of samples in {found} classes each cannot be added. Use the same clusterings."
+                f"Statistics of samples in {numbers} classes each cannot be added. Use the same clusterings."
             )
         for part in _PARTS:
             if (getattr(self, part) is None) != (getattr(other, part) is None):

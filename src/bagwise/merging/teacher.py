@@ -94,9 +94,9 @@ class Teacher:
         probe = np.random.default_rng(0).normal(size=(4, n_words))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # the probe has no names of columns
-            given = np.asarray(estimator.decision_function(probe)).reshape(len(probe), -1)
+            answered = np.asarray(estimator.decision_function(probe)).reshape(len(probe), -1)
         expected = teacher.scores(probe)
-        if given.shape != expected.shape or not np.allclose(given, expected, rtol=1e-4, atol=1e-6):
+        if answered.shape != expected.shape or not np.allclose(answered, expected, rtol=1e-4, atol=1e-6):
             raise BagwiseError(
                 f"The scores of {name} are not X @ coef_.T + intercept_, one column for each class or a single one, so "
                 "groups cannot follow them. Use a linear classifier such as LinearSVC or LogisticRegression."
@@ -121,9 +121,9 @@ def balanced_weights(scores: Values, sample_weight: Values | None = None) -> Val
     An item of a class with c of n items in k classes gets ``1 / (c + 0.1 n / k)``, times its `sample_weight`. Without
     this a few groups follow only the frequent classes. No labels are needed.
     """
-    codes, given = answers(scores), np.ones(len(scores)) if sample_weight is None else sample_weight
-    sizes = np.bincount(codes, given, minlength=max(scores.shape[1], 2))
-    return given / class_sizes(sizes)[codes]
+    codes, weights = answers(scores), np.ones(len(scores)) if sample_weight is None else sample_weight
+    sizes = np.bincount(codes, weights, minlength=max(scores.shape[1], 2))
+    return weights / class_sizes(sizes)[codes]
 
 
 def class_sizes(sizes: NDArray[Any]) -> Values:
@@ -186,8 +186,8 @@ class ScoreMoments:
         )
         for start in range(0, Z.shape[0], _BATCH):
             batch = slice(start, start + _BATCH)
-            part, own = Z[batch], weights[batch, np.newaxis]
-            weighted = part.multiply(own).tocsr() if sp.issparse(part) else part * own
+            part, part_weights = Z[batch], weights[batch, np.newaxis]
+            weighted = part.multiply(part_weights).tocsr() if sp.issparse(part) else part * part_weights
             product = weighted.T @ part
             gram += product.toarray() if sp.issparse(product) else product
             cross += weighted.T @ scores[batch]

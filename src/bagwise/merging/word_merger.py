@@ -18,7 +18,7 @@ from bagwise.kernels import AdditiveKernel
 from bagwise.merging.criteria import NAMED_CRITERIA, resolve_criterion
 from bagwise.merging.criteria.base import Criterion
 from bagwise.merging.criteria.separability import is_labelled
-from bagwise.merging.data import Given
+from bagwise.merging.data import RawSamples
 from bagwise.merging.engine import Engine, MergingInterrupted
 from bagwise.merging.grouping import GroupTransformer, copy_fitted
 from bagwise.merging.hierarchy import Hierarchy
@@ -227,7 +227,7 @@ class WordMerger(GroupTransformer, BaseEstimator):
             verbose=self.verbose,
         )
         data = engine.load(X, y, sample_weight, estimator=self).data
-        self.word_weights_ = self._find_weights(data.given, engine.criterion)
+        self.word_weights_ = self._find_weights(data.raw, engine.criterion)
         self.criterion_ = engine.criterion.name
         self.shift_ = None if data.scaling is None else data.scaling.shift
         self.scale_ = None if data.scaling is None else data.scaling.scale
@@ -243,16 +243,16 @@ class WordMerger(GroupTransformer, BaseEstimator):
             self.store_ = engine.store
         return self
 
-    def _find_weights(self, given: Given | None, criterion: Criterion) -> NDArray[np.float64] | None:
+    def _find_weights(self, samples: RawSamples | None, criterion: Criterion) -> NDArray[np.float64] | None:
         """Weights of words from the samples that count and, for log odds, have a label."""
         if not isinstance(self.word_weights, str):
             return resolve_word_weights(self.word_weights, None, None, None, self.n_features_in_)
-        if given is None:
+        if samples is None:
             raise BagwiseError(
                 f"word_weights={self.word_weights!r} needs the samples in memory, but X is a Dask collection. Pass "
                 "one number per word, or None."
             )
-        X, y, sample_weight = given.on_host()
+        X, y, sample_weight = samples.on_host()
         counts = np.ones(X.shape[0], dtype=np.bool_) if sample_weight is None else sample_weight > 0
         if y is not None and criterion.takes_missing_labels and self.word_weights == "log_odds":
             counts &= is_labelled(np.asarray(y))

@@ -275,8 +275,8 @@ class WordMergerCV(MetaEstimatorMixin, GroupTransformer, BaseEstimator):
         """Say which metadata go to the estimator, the splitter and the scorer."""
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}
         if _routing_enabled():
-            given = params | weights | ({} if groups is None else {"groups": groups})
-            return process_routing(self, "fit", **given)
+            metadata = params | weights | ({} if groups is None else {"groups": groups})
+            return process_routing(self, "fit", **metadata)
         fit = weights
         if sample_weight is not None and self.estimator is None:
             fit = {"linearsvc__sample_weight": sample_weight}
@@ -306,10 +306,10 @@ class WordMergerCV(MetaEstimatorMixin, GroupTransformer, BaseEstimator):
         """Sizes to try, ascending."""
         if self.n_groups is None:
             return np.array(path_sizes(n_words))
-        given = np.asarray(self.n_groups)
-        if given.ndim != 1 or given.size == 0 or not np.issubdtype(given.dtype, np.integer) or given.min() < 1:
+        sizes = np.asarray(self.n_groups)
+        if sizes.ndim != 1 or sizes.size == 0 or not np.issubdtype(sizes.dtype, np.integer) or sizes.min() < 1:
             raise BagwiseError(f"n_groups must be a sequence of integers of at least 1, got {self.n_groups!r}.")
-        return np.unique(np.minimum(given, n_words))
+        return np.unique(np.minimum(sizes, n_words))
 
     def _merger(self, **changes: Any) -> WordMerger:
         return WordMerger(**({name: getattr(self, name) for name in _MERGING} | changes))

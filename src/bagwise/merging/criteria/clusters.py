@@ -146,9 +146,9 @@ class Clusters(AdditiveScore):
     def of_samples(self, rows: NDArray[np.intp]) -> Self:  # noqa: D102
         if self.clusterings is None:
             return self
-        own = type(self)(**self.get_params(deep=False))
-        own.clusterings = np.asarray(self.clusterings)[rows]
-        return own
+        criterion = type(self)(**self.get_params(deep=False))
+        criterion.clusterings = np.asarray(self.clusterings)[rows]
+        return criterion
 
     def scoring(  # noqa: D102
         self,
@@ -176,19 +176,19 @@ def numbered_apart(clusterings: NDArray[Any]) -> NDArray[np.intp]:
     """Number the clusters of several clusterings, in columns, one after the other; clusters without items are none."""
     codes, n = np.empty(clusterings.shape, dtype=np.intp), 0
     for k, labels in enumerate(clusterings.T):
-        names, found = np.unique(labels, return_inverse=True)
-        codes[:, k] = n + found.reshape(-1)
+        names, numbers = np.unique(labels, return_inverse=True)
+        codes[:, k] = n + numbers.reshape(-1)
         n += len(names)
     return codes
 
 
-def _check_clusterings(given: ArrayLike, n_samples: int) -> NDArray[Any]:
-    labels = np.asarray(given)
+def _check_clusterings(clusterings: ArrayLike, n_samples: int) -> NDArray[Any]:
+    labels = np.asarray(clusterings)
     labels = labels[:, np.newaxis] if labels.ndim == 1 else labels
     if labels.ndim != 2 or labels.shape[0] != n_samples or not labels.shape[1]:
         raise BagwiseError(
             f"clusterings must have a row for each of the {n_samples} samples of X and a column for each clustering; "
-            f"got shape {np.shape(given)}. Those of all samples are not for parts of them, as in cross-validation: "
-            "leave clusterings=None there."
+            f"got shape {np.shape(clusterings)}. Those of all samples are not for parts of them, as in "
+            "cross-validation: leave clusterings=None there."
         )
     return labels

@@ -84,20 +84,20 @@ class NonparametricDiscriminant(TraceRatio):
 
     def structures(self, X: Any, y: NDArray[Any] | None, n_threads: int = 1) -> tuple[Structure, Structure]:  # noqa: D102
         codes = class_codes(y, self.name)
-        found = find_neighbors(X, self.metric, self.approximate, n_threads)
+        neighbors = find_neighbors(X, self.metric, self.approximate, n_threads)
         if self.mode == "rest":
-            others = _unit_rows(found.graph(self.n_neighbors, codes, "other"))
+            others = _unit_rows(neighbors.graph(self.n_neighbors, codes, "other"))
             contrasts = sp.csr_array(sp.eye_array(len(codes)) - others)
         else:
             contrasts = sp.csr_array(
                 sp.vstack(
                     [
                         _indicators(samples, len(codes)) - _unit_rows(local)
-                        for samples, local in found.class_graphs(self.n_neighbors, codes)
+                        for samples, local in neighbors.class_graphs(self.n_neighbors, codes)
                     ]
                 )
             )
-        around = _unit_rows(found.graph(self.n_total_neighbors))
+        around = _unit_rows(neighbors.graph(self.n_total_neighbors))
         return Residuals(contrasts), GraphLaplacian(sp.csr_array(around + around.T))
 
 
@@ -168,13 +168,13 @@ class MarginalFisher(TraceRatio):
 
     def structures(self, X: Any, y: NDArray[Any] | None, n_threads: int = 1) -> tuple[Structure, Structure]:  # noqa: D102
         codes = class_codes(y, self.name)
-        found = find_neighbors(X, self.metric, self.approximate, n_threads)
-        within = found.graph(self.n_neighbors, codes, "same")
+        neighbors = find_neighbors(X, self.metric, self.approximate, n_threads)
+        within = neighbors.graph(self.n_neighbors, codes, "same")
         _check_not_empty(within, self.name)
         if self.margin == "per_sample":
-            between = found.graph(self.n_pairs or self.n_neighbors, codes, "other")
+            between = neighbors.graph(self.n_pairs or self.n_neighbors, codes, "other")
         else:
-            between = found.closest_pairs(codes, self.n_pairs or 20 * (int(codes.max()) + 1))
+            between = neighbors.closest_pairs(codes, self.n_pairs or 20 * (int(codes.max()) + 1))
         return GraphLaplacian(_union(between)), GraphLaplacian(_union(within))
 
 
@@ -240,13 +240,13 @@ class LocalDiscriminant(TraceRatio):
 
     def structures(self, X: Any, y: NDArray[Any] | None, n_threads: int = 1) -> tuple[Structure, Structure]:  # noqa: D102
         codes = class_codes(y, self.name)
-        found = find_neighbors(X, self.metric, self.approximate, n_threads)
+        neighbors = find_neighbors(X, self.metric, self.approximate, n_threads)
         if self.neighbors == "within":
-            same = _union(found.graph(self.n_neighbors, codes, "same"))
-            other = _union(found.graph(self.n_other_neighbors, codes, "other"))
+            same = _union(neighbors.graph(self.n_neighbors, codes, "same"))
+            other = _union(neighbors.graph(self.n_other_neighbors, codes, "other"))
         else:
-            same = _union(_of_class(found.graph(self.n_neighbors), codes, same=True))
-            other = _union(_of_class(found.graph(self.n_other_neighbors), codes, same=False))
+            same = _union(_of_class(neighbors.graph(self.n_neighbors), codes, same=True))
+            other = _union(_of_class(neighbors.graph(self.n_other_neighbors), codes, same=False))
             if other.nnz == 0:
                 raise BagwiseError(
                     f"The criterion 'lde' found no neighbours of different classes among the "
@@ -254,7 +254,7 @@ class LocalDiscriminant(TraceRatio):
                     "neighbors='within'."
                 )
         _check_not_empty(same, self.name)
-        other, same = heat_weights(found, [other, same], self.width, self.name)
+        other, same = heat_weights(neighbors, [other, same], self.width, self.name)
         return GraphLaplacian(other), GraphLaplacian(same)
 
 
@@ -336,9 +336,9 @@ class LocalityPreserving(TraceRatio):
         self.approximate = approximate
 
     def structures(self, X: Any, y: NDArray[Any] | None, n_threads: int = 1) -> tuple[Structure, Structure]:  # noqa: D102
-        found = find_neighbors(X, self.metric, self.approximate, n_threads)
-        graph = _union(found.graph(self.n_neighbors))
+        neighbors = find_neighbors(X, self.metric, self.approximate, n_threads)
+        graph = _union(neighbors.graph(self.n_neighbors))
         if self.weights == "heat":
-            (graph,) = heat_weights(found, [graph], self.width, self.name)
+            (graph,) = heat_weights(neighbors, [graph], self.width, self.name)
         degrees = np.asarray(graph.sum(axis=1)).ravel()
         return TotalScatter(degrees), GraphLaplacian(graph)

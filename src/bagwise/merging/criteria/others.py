@@ -163,16 +163,16 @@ class MarginSearch(Search):
             (self._merged(s, t), self._alpha.copy(), np.ascontiguousarray(np.delete(self._weights, t, axis=1)))
             for s, t in candidates
         ]
-        found = [self._solve(*solution) for solution in solutions]
+        margins = [self._solve(*solution) for solution in solutions]
         for tolerance in _TOLERANCES[1:]:
-            best = max(value for value, _ in found)
-            close = [k for k, (value, gap) in enumerate(found) if value + gap >= best]
+            best = max(value for value, _ in margins)
+            close = [k for k, (value, gap) in enumerate(margins) if value + gap >= best]
             if len(close) == 1:
                 break
             for k in close:
-                found[k] = self._solve(*solutions[k], tolerance)
-        best = max(value for value, _ in found)
-        s, t = min(pair for pair, (value, _) in zip(candidates, found, strict=True) if value == best)
+                margins[k] = self._solve(*solutions[k], tolerance)
+        best = max(value for value, _ in margins)
+        s, t = min(pair for pair, (value, _) in zip(candidates, margins, strict=True) if value == best)
         return s, t
 
     def _candidates(self, n: int) -> list[tuple[float, int, int]]:
@@ -184,13 +184,13 @@ class MarginSearch(Search):
             ends = np.unique([np.argsort(signed, kind="stable")[: n + 1] for signed in (-w, w)])
             pairs = [(float(w[s] * w[t]), int(s), int(t)) for s, t in combinations(ends, 2)]
             return sorted(pairs, key=lambda pair: (-pair[0], *pair[1:]))[:n]
-        found: list[tuple[float, int, int]] = []
+        best: list[tuple[float, int, int]] = []
         for s in range(words.shape[1] - 1):
             agreement = words[:, s] @ words[:, s + 1 :]
             first = np.argsort(-agreement, kind="stable")[:n]
-            found += [(-float(agreement[k]), s, s + 1 + int(k)) for k in first]
-            found = sorted(found)[:n]
-        return [(-product, s, t) for product, s, t in found]
+            best += [(-float(agreement[k]), s, s + 1 + int(k)) for k in first]
+            best = sorted(best)[:n]
+        return [(-product, s, t) for product, s, t in best]
 
     @property
     def work(self) -> dict[str, int]:

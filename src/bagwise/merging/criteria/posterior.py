@@ -68,10 +68,10 @@ class PosteriorSearch(Search):
         b0 = np.maximum(values.var(axis=1, keepdims=True), self._floor)
         densities = np.empty((*values.shape, int(self._codes.max()) + 1))
         for c in range(densities.shape[2]):
-            own = values[:, self._codes == c]
-            n = own.shape[1]
-            mean = own.mean(axis=1, keepdims=True)
-            squares = ((own - mean) ** 2).sum(axis=1, keepdims=True)
+            of_class = values[:, self._codes == c]
+            n = of_class.shape[1]
+            mean = of_class.mean(axis=1, keepdims=True)
+            squares = ((of_class - mean) ** 2).sum(axis=1, keepdims=True)
             kappa, a = 1.0 + n, 1.0 + n / 2
             mu = (mu0 + n * mean) / kappa
             b = 1.0 + (squares / 2 + n * (mean - mu0) ** 2 / (2 * kappa)) / b0

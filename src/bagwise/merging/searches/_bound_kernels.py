@@ -183,15 +183,15 @@ def _slope_block(row_a, row_b, order, partial, own_order, a, b, top_a, top_b):
     smallest to points left of it, and the best ratio among the points that differ from the top.
     """
     for k in range(row_a.shape[0]):
-        own = order[k] < own_order
+        owned = order[k] < own_order
         x = 2.0 * row_a[k]
         y = 2.0 * row_b[k]
         dx = x - top_a
         dy = y - top_b
         slope = dx / dy
-        right = slope if own and dy > 0.0 else -np.inf
-        left = slope if own and dy < 0.0 else np.inf
-        ratio = (a + x) / (b + y) if own and (dx != 0.0 or dy != 0.0) else -np.inf
+        right = slope if owned and dy > 0.0 else -np.inf
+        left = slope if owned and dy < 0.0 else np.inf
+        ratio = (a + x) / (b + y) if owned and (dx != 0.0 or dy != 0.0) else -np.inf
         partial[k] = right if right > partial[k] else partial[k]
         partial[WIDTH + k] = left if left < partial[WIDTH + k] else partial[WIDTH + k]
         partial[2 * WIDTH + k] = ratio if ratio > partial[2 * WIDTH + k] else partial[2 * WIDTH + k]
@@ -457,23 +457,23 @@ def join(bounds, s, t, pair_a, pair_b):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def pack_bounds(bounds, slots, place):
+def pack_bounds(bounds, slots, new_slot):
     """Close the gaps that dead slots left, keeping the order of the slots; returns how many are left.
 
-    Writes the old number of each slot that is left to `slots`, and to `place` the new number of each old one or -1.
+    Writes the old number of each slot that is left to `slots`, and to `new_slot` the new number of each old one or -1.
     """
     counts = bounds.counts
     n = 0
     for i in range(counts[SIZE]):
-        place[i] = -1
+        new_slot[i] = -1
         if bounds.order[i] != DEAD:
-            place[i] = n
+            new_slot[i] = n
             slots[n] = i
             n += 1
     for i in range(n):
         old = slots[i]
         bounds.word[i], bounds.order[i] = bounds.word[old], bounds.order[old]
-        bounds.partner[i] = place[bounds.partner[old]] if bounds.partner[old] >= 0 else -1
+        bounds.partner[i] = new_slot[bounds.partner[old]] if bounds.partner[old] >= 0 else -1
         for values in (
             bounds.own_a, bounds.own_b, bounds.top_a, bounds.top_b, bounds.right, bounds.left,
             bounds.next_a, bounds.next_b, bounds.next_ratio, bounds.low, bounds.high,
@@ -481,7 +481,7 @@ def pack_bounds(bounds, slots, place):
             values[i] = values[old]
     for hint in (NEWEST, RUNNER_UP):
         if counts[hint] >= 0:
-            counts[hint] = place[counts[hint]]
+            counts[hint] = new_slot[counts[hint]]
     counts[SIZE] = n
     bounds.watch[EXCESS] = np.inf
     return n
@@ -558,12 +558,12 @@ def _merge(state, s, t):
 def _pack(state):
     """Close the gaps that dead slots left, keeping the order of the slots."""
     slots = state.bounds.candidates
-    place = np.empty(state.bounds.counts[SIZE], dtype=np.int64)
-    n = pack_bounds(state.bounds, slots, place)
+    new_slot = np.empty(state.bounds.counts[SIZE], dtype=np.int64)
+    n = pack_bounds(state.bounds, slots, new_slot)
     pack(state.A, slots, n)
     pack(state.B, slots, n)
     for c in range(state.n_changed[0]):
-        state.changed[c] = place[state.changed[c]]
+        state.changed[c] = new_slot[state.changed[c]]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -118,16 +118,16 @@ def reduce_partial(partial):
 def scan_block(row_a, row_b, order, partial, own_order, a, b):
     """Update the partial results with up to `WIDTH` pairs of a row: best ratio, smallest and largest 2 B.
 
-    NumPy: ``own = order < own_order; y = 2 * row_b; r = (a + 2 * row_a) / (b + y)``, then element by element
-    ``partial[0] = max(partial[0], r)`` and so on where own. The arguments are slices of equal length.
+    NumPy: ``owned = order < own_order; y = 2 * row_b; r = (a + 2 * row_a) / (b + y)``, then element by element
+    ``partial[0] = max(partial[0], r)`` and so on where owned. The arguments are slices of equal length.
     """
     for k in range(row_a.shape[0]):
-        own = order[k] < own_order
+        owned = order[k] < own_order
         y = 2.0 * row_b[k]
         ratio = (a + 2.0 * row_a[k]) / (b + y)
-        ratio = ratio if own else -np.inf
-        low = y if own else np.inf
-        high = y if own else -np.inf
+        ratio = ratio if owned else -np.inf
+        low = y if owned else np.inf
+        high = y if owned else -np.inf
         partial[k] = ratio if ratio > partial[k] else partial[k]
         partial[WIDTH + k] = low if low < partial[WIDTH + k] else partial[WIDTH + k]
         partial[2 * WIDTH + k] = high if high > partial[2 * WIDTH + k] else partial[2 * WIDTH + k]

@@ -49,7 +49,7 @@ class PolarState(NamedTuple):
     word: np.ndarray
     order: np.ndarray
     radii: np.ndarray  # (N_RINGS + 2,)
-    place: np.ndarray  # (pairs,), where in `pool` a pair is
+    position: np.ndarray  # (pairs,), where in `pool` a pair is
     pool: np.ndarray  # (blocks * BLOCK,), pairs as s * d + t
     next_block: np.ndarray  # (blocks,), also links the free blocks
     block_bin: np.ndarray  # (blocks,)
@@ -96,20 +96,20 @@ def _put(state, s, t):
         state.fill[bin_] = 0
     where = state.head[bin_] * BLOCK + state.fill[bin_]
     state.pool[where] = min(s, t) * state.A.shape[0] + max(s, t)
-    state.place[_pair_number(s, t)] = where
+    state.position[_pair_number(s, t)] = where
     state.fill[bin_] += 1
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _take(state, s, t):
     """Take the pair {s, t} out: the last pair of its bin's first block fills the gap."""
-    where = state.place[_pair_number(s, t)]
+    where = state.position[_pair_number(s, t)]
     bin_ = state.block_bin[where // BLOCK]
     block = state.head[bin_]
     last = block * BLOCK + state.fill[bin_] - 1
     code = state.pool[last]
     state.pool[where] = code
-    state.place[_pair_number(code // state.A.shape[0], code % state.A.shape[0])] = where
+    state.position[_pair_number(code // state.A.shape[0], code % state.A.shape[0])] = where
     state.fill[bin_] -= 1
     if state.fill[bin_] == 0:
         state.head[bin_] = state.next_block[block]

@@ -151,13 +151,13 @@ def _gaussian_term(a, b, sums_a, sums_b, classes, floor, evidence):
     total = 0.0
     start = 0
     for c in range(n_classes):
-        own = sums_a[c] + sums_b[c]
+        class_mean = sums_a[c] + sums_b[c]
         square = 0.0
         for k in range(start, classes[c]):
-            difference = (a[k] + b[k]) - own
+            difference = (a[k] + b[k]) - class_mean
             square += difference * difference
         within[c] = square
-        total += square + (classes[c] - start) * (own - mean) * (own - mean)
+        total += square + (classes[c] - start) * (class_mean - mean) * (class_mean - mean)
         start = classes[c]
     if not evidence:
         term = 0.5 * n * math.log(max(total / n, floor))
@@ -172,8 +172,8 @@ def _gaussian_term(a, b, sums_a, sums_b, classes, floor, evidence):
     start = 0
     for c in range(n_classes):
         size = classes[c] - start
-        own = sums_a[c] + sums_b[c] - mean
-        term += _log_evidence(size, within[c] + size * own * own / (1.0 + size), prior)
+        class_mean = sums_a[c] + sums_b[c] - mean
+        term += _log_evidence(size, within[c] + size * class_mean * class_mean / (1.0 + size), prior)
         start = classes[c]
     return term
 

@@ -95,9 +95,9 @@ class PartnerSearch(Search):
             self._scoring.gains(self._states[i], self._terms[i], others, self._terms[first:]), dtype=np.float64
         )
         if gains.shape != (len(others),) or np.isnan(gains).any():
-            found = f"shape {gains.shape}" if gains.shape != (len(others),) else "NaN among them"
+            got = f"shape {gains.shape}" if gains.shape != (len(others),) else "NaN among them"
             raise BagwiseError(
-                f"{type(self._scoring).__name__} must give one gain for each of {len(others)} other words; got {found}."
+                f"{type(self._scoring).__name__} must give one gain for each of {len(others)} other words; got {got}."
             )
         gains[self._order[first:] >= self._order[i]] = -np.inf
         best = int(np.argmax(gains))
@@ -123,16 +123,16 @@ class PartnerSearch(Search):
     def _pack(self) -> None:
         """Close the gaps that dead slots left, keeping the order."""
         live = np.flatnonzero(self._order != _DEAD)
-        place = np.full(len(self._order), 0)
-        place[live] = np.arange(len(live))
+        new_slot = np.full(len(self._order), 0)
+        new_slot[live] = np.arange(len(live))
         # A partner that is gone stays gone: such a row points at itself, which it does not own.
         gone = self._order[self._partner] == _DEAD
-        partner = np.where(gone, np.arange(len(place)), self._partner)
-        self._partner = place[partner[live]]
+        partner = np.where(gone, np.arange(len(new_slot)), self._partner)
+        self._partner = new_slot[partner[live]]
         # the same for the other cached ones
         self._next_gains[self._order[self._next_partners] == _DEAD] = -np.inf
         self._next_gains = self._next_gains[live]
-        self._next_partners = place[self._next_partners[live]]
+        self._next_partners = new_slot[self._next_partners[live]]
         self._states = np.asfortranarray(self._states[live])
         self._terms, self._gain = self._terms[live], self._gain[live]
         self._word, self._order = self._word[live], self._order[live]

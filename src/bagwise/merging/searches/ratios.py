@@ -56,8 +56,8 @@ class BoundSearch(Search):
             for blocks, start, stop in rows.blocks(n_threads):
 
                 def scan(first: int, last: int, blocks: tuple = blocks, start: int = start) -> None:
-                    own = bounds._replace(partial=np.zeros(3 * WIDTH), traces=bounds.traces.copy())  # scratch
-                    bound_kernels.scan_block_rows(own, blocks[0], blocks[1], start, first, last)
+                    scratch = bounds._replace(partial=np.zeros(3 * WIDTH), traces=bounds.traces.copy())
+                    bound_kernels.scan_block_rows(scratch, blocks[0], blocks[1], start, first, last)
 
                 run_over_ranges(scan, stop - start, n_threads, _COSTLY_ROWS if rows.costly else _ROWS)
                 bar.update(stop)
@@ -97,9 +97,9 @@ class BoundSearch(Search):
         return bound_kernels.best_pair(self._bounds)
 
     def _pack(self) -> None:
-        place = np.empty(self._bounds.counts[bound_kernels.SIZE], dtype=np.int64)
-        n = bound_kernels.pack_bounds(self._bounds, self._bounds.candidates, place)
-        self._rows.pack(self._bounds.candidates[:n].copy(), place)
+        new_slot = np.empty(self._bounds.counts[bound_kernels.SIZE], dtype=np.int64)
+        n = bound_kernels.pack_bounds(self._bounds, self._bounds.candidates, new_slot)
+        self._rows.pack(self._bounds.candidates[:n].copy(), new_slot)
 
     @property
     def work(self) -> dict[str, int]:
@@ -177,7 +177,7 @@ class PolarSearch(_PairSearch):
             word=np.arange(d, dtype=np.int64),
             order=np.zeros(d, dtype=np.int64),
             radii=np.zeros(polar_kernels.N_RINGS + 2),
-            place=np.empty(n_pairs, dtype=np.int32),
+            position=np.empty(n_pairs, dtype=np.int32),
             pool=np.empty(n_blocks * block, dtype=np.int32),
             next_block=np.empty(n_blocks, dtype=np.int64),
             block_bin=np.empty(n_blocks, dtype=np.int64),

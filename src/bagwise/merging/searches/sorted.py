@@ -66,15 +66,15 @@ def _push(state, left, right):
     state.versions[candidate, 0], state.versions[candidate, 1] = state.version[left], state.version[right]
     state.words[candidate, 0] = min(state.word[left], state.word[right])
     state.words[candidate, 1] = max(state.word[left], state.word[right])
-    place = state.counts[0]
+    position = state.counts[0]
     state.counts[0] += 1
-    while place > 0:
-        parent = (place - 1) // 2
+    while position > 0:
+        parent = (position - 1) // 2
         if not _comes_first(state, candidate, state.heap[parent]):
             break
-        state.heap[place] = state.heap[parent]
-        place = parent
-    state.heap[place] = candidate
+        state.heap[position] = state.heap[parent]
+        position = parent
+    state.heap[position] = candidate
 
 
 @njit(cache=True, nogil=True)
@@ -84,16 +84,16 @@ def _pop(state):
     state.counts[0] -= 1
     size = state.counts[0]
     last = state.heap[size]
-    place = 0
-    while 2 * place + 1 < size:
-        child = 2 * place + 1
+    position = 0
+    while 2 * position + 1 < size:
+        child = 2 * position + 1
         if child + 1 < size and _comes_first(state, state.heap[child + 1], state.heap[child]):
             child += 1
         if not _comes_first(state, state.heap[child], last):
             break
-        state.heap[place] = state.heap[child]
-        place = child
-    state.heap[place] = last
+        state.heap[position] = state.heap[child]
+        position = child
+    state.heap[position] = last
     return top
 
 

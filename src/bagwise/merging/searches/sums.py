@@ -128,8 +128,8 @@ class SumSearch(Search):
         state, size = self._state, int(self._state.counts[kernels.SIZE])
         live = np.flatnonzero(state.order[:size] != DEAD)
         n = len(live)
-        place = np.full(size + 1, -1)  # the last one is for partners that were gone already
-        place[live] = np.arange(n)
+        new_slot = np.full(size + 1, -1)  # the last one is for partners that were gone already
+        new_slot[live] = np.arange(n)
         for part in (state.states, state.sums, state.inverse, state.word, state.order, state.alike, state.costs):
             part[:n] = part[live]
         if len(self._refused):
@@ -137,7 +137,7 @@ class SumSearch(Search):
         for rows in (state.points, state.parts):
             if rows.size:
                 rows[:, :n] = rows[:, live]
-        state.partners[:n] = place[state.partners[live]]
+        state.partners[:n] = new_slot[state.partners[live]]
         state.counts[kernels.SIZE] = n
         self._find_eldest()
         kernels.play(state)

@@ -80,10 +80,10 @@ def sort_by_feature(starts, features, values, first, last, ends, samples, sorted
         total += count
     for i in range(first, last):
         for p in range(starts[i], starts[i + 1]):
-            place = ends[features[p]]
-            samples[place] = i - first
-            sorted_values[place] = values[p]
-            ends[features[p]] = place + 1
+            end = ends[features[p]]
+            samples[end] = i - first
+            sorted_values[end] = values[p]
+            ends[features[p]] = end + 1
 
 
 @njit(cache=True, nogil=True)

@@ -72,7 +72,7 @@ def group_features(
         if xp is not np:
             need = 2 * points.nbytes + 100 * len(points)
             check_device_memory(need, f"k-means of the signatures of {n_features} features", "use device='cpu'")
-        found = kmeans(
+        clusters = kmeans(
             to_device(points, xp),
             n_groups,
             weights=to_device(np.bincount(point_of[varies]), xp, np.float64),
@@ -85,9 +85,9 @@ def group_features(
             n_threads=max((library["num_threads"] for library in libraries), default=1),
             progress=progress,
         )
-        labels[varies] = to_host(found.labels)[point_of[varies]]
-        signs[varies] = first_signs[varies] * to_host(found.signs)[point_of[varies]]
-        inertia, n_iter = found.cost * unit**2, found.n_iter
+        labels[varies] = to_host(clusters.labels)[point_of[varies]]
+        signs[varies] = first_signs[varies] * to_host(clusters.signs)[point_of[varies]]
+        inertia, n_iter = clusters.cost * unit**2, clusters.n_iter
     else:
         labels = _alone(point_of, varies, n_groups)
         signs[varies] = first_signs[varies]

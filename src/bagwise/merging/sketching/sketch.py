@@ -272,8 +272,8 @@ class Sketch:
         values = X.data if sp.issparse(X) else X
         if values.size == 0:
             return X
-        if (found := first_not_finite(X)) is not None:
-            row, feature, value = found
+        if (wrong := first_not_finite(X)) is not None:
+            row, feature, value = wrong
             sample = self.first_sample + self.n_samples + row
             raise BagwiseError(
                 f"Row {row} of X (sample {sample} of the stream) is {value} (NaN or infinity) at feature {feature}. "

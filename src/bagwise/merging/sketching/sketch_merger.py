@@ -246,9 +246,9 @@ class SketchMerger(GroupTransformer, BaseEstimator):
                 f"from_sketch takes a Sketch, got {type(sketch).__name__}. Sketch.load(path) reads one from a file; a "
                 "lazy one of bagwise.distributed is computed first, by .compute()."
             )
-        given = _settings_of(sketch)
-        if taken := sorted(given.keys() & parameters.keys()):
-            raise BagwiseError(f"{', '.join(taken)} cannot be chosen: the sketch has {given}. Leave them out.")
+        settings = _settings_of(sketch)
+        if taken := sorted(settings.keys() & parameters.keys()):
+            raise BagwiseError(f"{', '.join(taken)} cannot be chosen: the sketch has {settings}. Leave them out.")
         for name in ("n_neighbors", "use_labels"):
             if parameters.get(name):
                 raise BagwiseError(
@@ -256,7 +256,7 @@ class SketchMerger(GroupTransformer, BaseEstimator):
                 )
         if sketch.n_samples == 0:
             raise BagwiseError("The sketch has no samples yet. Add some by sketch.update(X), or use partial_fit.")
-        merger = cls(n_groups, **given, **parameters)
+        merger = cls(n_groups, **settings, **parameters)
         merger._check_parameters()
         merger.sketch_, merger.n_features_in_ = sketch, sketch.n_features
         return merger
@@ -488,8 +488,8 @@ class SketchMerger(GroupTransformer, BaseEstimator):
         if known is None or known[0] is not self.sketch_ or known[1] != asked:
             self._check_parameters()
             self._found = self.sketch_, asked, self._cluster(self.sketch_, self.n_groups, self.bipolar)
-        found: FeatureGroups = self._found[2]
-        return found
+        groups: FeatureGroups = self._found[2]
+        return groups
 
     def _cluster(self, sketch: Sketch, n_groups: int, bipolar: bool) -> FeatureGroups:
         with ProgressBar("clustering", self.n_init * self.max_iter, enabled=bool(self.verbose)) as bar:
