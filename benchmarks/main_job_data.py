@@ -179,8 +179,9 @@ def _domains(data: Path) -> Items:
 
 def _blitzer(data: Path, domain: str) -> Items:
     archive = data / "amazon_blitzer4" / "amazon_blitzer4.zip"
-    found = open_collection(archive, text=["title", "text"], label_from="file")
+    found = open_collection(archive, text=["title", "text"])
     found = found[[item.id.startswith(f"{domain}/") for item in found]]
+    found = found.with_labels({id: Path(id.rpartition(":")[0]).stem for id in found.ids})
     return Items([text for _, text in found.load()], found.labels)
 
 

@@ -14,8 +14,7 @@ import bagwise
 import hostile_media
 from bagwise import BagwiseError, open_collection
 from bagwise.display import thumbnail
-from bagwise.sources import Limits, decoding, image_files, media
-from bagwise.sources.decoding import DecodingMemory
+from bagwise.sources import Limits, image_files, media
 from bagwise.sources.limits import Deadline
 from small_sources import png
 from waiting import PATIENCE
@@ -125,7 +124,7 @@ def test_the_free_memory_bounds_the_default(monkeypatch):
 
 def test_decoders_wait_until_there_is_memory(monkeypatch):
     """The first one goes on when another was told to wait, so that they would overlap if they were allowed to."""
-    memory, to_array = DecodingMemory(), media.to_array
+    memory, to_array = image_files.DecodingMemory(), media.to_array
     waits, held = threading.Event(), []
     fits = memory._fits
 
@@ -158,14 +157,14 @@ def test_decoders_wait_until_there_is_memory(monkeypatch):
 
 
 def test_the_account_is_right_after_errors():
-    memory, deadline = DecodingMemory(), Deadline(Limits())
+    memory, deadline = image_files.DecodingMemory(), Deadline(Limits())
 
     def failing(n_bytes, error):
         with memory.admit(n_bytes, Limits(decode_bytes=1 << 30), deadline):
             assert memory.n_bytes == n_bytes
             raise error
 
-    for n_bytes, error in ((10, ZeroDivisionError), (decoding._MUCH, KeyboardInterrupt)):
+    for n_bytes, error in ((10, ZeroDivisionError), (image_files._MUCH, KeyboardInterrupt)):
         with pytest.raises(error):
             failing(n_bytes, error)
     with pytest.raises(BagwiseError, match="decode_bytes"), memory.admit(11, Limits(decode_bytes=10), deadline):

@@ -169,8 +169,6 @@ SCENES = [
      {"ids": ["Good", "Bad"], "labels": ["x", "y"],
      "notes": ["The columns 'id', 'stars' are not used."]}),
     ("a.csv", REVIEWS, {"text": "txt"}, {"error": "there is no column 'txt'; there are 'id', 'title', 'body'"}),
-    ("a.csv", REVIEWS, {"label_from": "column"},
-     {"error": "no column is the label; there are 'id', .*Choose one by label="}),
     # Separators, quotes and encodings
     *(("a.csv", rows(f"{{k}}{sep}{{t}}", f"label{sep}text"), {}, {}) for sep in ";|\t"),
     ("a.csv", rows("{k}#{t}", "label#text"), {"sep": "#"}, {}),
@@ -276,7 +274,6 @@ SCENES = [
     ("a.csv", "text\na\n", {"encoding": "utf-17"}, {"error": "encoding='utf-17'"}),
     ("a.csv", "text\na\n", {"sep": ""}, {"error": "sep='' is not one character. Give one such as ';'"}),
     ("a.csv", "text\na\n", {"quote": "''"}, {"error": "quote must be one character"}),
-    ("a.csv", "text\na\n", {"label_from": "name"}, {"error": "Unknown label_from: 'name'"}),
     # Tables of numbers
     ("a.csv", table(**{"": IDS, "a": ONES, "b": TWOS, "label": Y}), {},
      {"ids": list(map(str, IDS)), "names": ["a", "b"], "labels": list(map(str, Y)),
@@ -386,7 +383,6 @@ SCENES = [
     ("reviews", MOODS, {}, {"labels": (["books", "books", "dvd", "dvd"] + ["books"] * 4 + ["dvd"] * 4),
      "ids": [f"{name}:{i}" for name in sorted(MOODS) for i in range(1 + name.startswith("train"))],
      "splits": ["test"] * 4 + ["train"] * 8}),
-    ("reviews", MOODS, {"label_from": "file"}, {"labels": ["bad", "good"] * 2 + ["bad", "bad", "good", "good"] * 2}),
     ("posts", {"a.jsonl": '{"text": "a", "label": ["x", "y"]}', "b.jsonl": '{"text": "b", "label": "x"}'}, {},
      {"texts": ["a", "b"], "labels": ["x, y", "x"]}),
     ("table", {"1.parquet": frame("parquet", a=ONES, label=KIND), "2.parquet": frame("parquet", a=[1], label=["x"])},

@@ -1,6 +1,7 @@
 """Files of AnnData, ``.h5ad``: counts of genes in cells, read within limits by h5py, in a guarded process.
 
-The library behind h5py may end the process, or not end, on a file that is damaged; see `guarded`.
+The library behind h5py may end the process, or not end, on a file that is damaged; see `guarded`. (anndata takes
+longer to import there than most files to read, follows links, and reads strings and arrays without limits.)
 """
 
 from __future__ import annotations
@@ -242,11 +243,10 @@ class _File:
             kind, stored = "array", tuple(matrix.shape or ())
         else:
             attributes = matrix.attrs
-            kind = _text(attributes.get("encoding-type", attributes.get("h5sparse_format", "")))
-            kind = f"{kind}_matrix" if kind in ("csr", "csc") else kind
+            kind = _text(attributes.get("encoding-type", ""))
             if kind not in _SPARSE:
                 raise BagwiseError(f"{path!r} is of the kind {kind!r}; expected an array, or a CSR or CSC matrix.")
-            claimed = np.asarray(attributes.get("shape", attributes.get("h5sparse_shape", ())))
+            claimed = np.asarray(attributes.get("shape", ()))
             stored = tuple(int(size) for size in claimed.ravel()[:3].tolist())
         check_shape(stored, self._limits)
         if stored != shape:

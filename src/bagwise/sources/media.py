@@ -17,10 +17,17 @@ from bagwise._utils.extras import require
 from bagwise._utils.memory import readable_size
 from bagwise.errors import BagwiseError, argument, unknown_name
 from bagwise.sources.collection import Collection
-from bagwise.sources.decoding import DECODING
 from bagwise.sources.encodings import MARKS, check_encoding, decode_text, guess_encoding, is_not_utf8
 from bagwise.sources.guarded import call_guarded
-from bagwise.sources.image_files import IMAGE_ENDINGS, ORIENTATION, UNREAD_ENDINGS, decoding_bytes, open_image, to_array
+from bagwise.sources.image_files import (
+    DECODING,
+    IMAGE_ENDINGS,
+    ORIENTATION,
+    UNREAD_ENDINGS,
+    decoding_bytes,
+    open_image,
+    to_array,
+)
 from bagwise.sources.item_tables import to_codes
 from bagwise.sources.items import Content, Decoder, Item
 from bagwise.sources.limits import Deadline, Limits, as_limits, read_timed, timed

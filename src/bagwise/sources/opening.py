@@ -43,7 +43,7 @@ from bagwise.sources.read_table import (
 from bagwise.sources.records import has_texts, open_records
 from bagwise.sources.shards import Mapper, Shards, shards_of_listing, shards_of_pattern
 
-__all__ = ["SeveralModalities", "column_names", "found_source", "has_endings", "located", "modality_of"]
+__all__ = ["SeveralModalities", "column_names", "found_source", "has_endings", "located"]
 __all__ += ["open_collection"]
 
 _Source = ManifestFile | Shards | Listing
@@ -154,10 +154,9 @@ def open_collection(
     - Records, texts in rows: ``text``, the column of texts, or several, in a list or with commas between them, which
       are joined by a line end; by default ``text``, ``body``, ``content`` or ``document``, or the only long strings.
       The only other column of few values is the label. Without ids, the id is the file's name and the row's number,
-      from 1; of several files the name comes first in any case, as in ``books.csv:17``. ``label_from``: "column",
-      "folder" or "file" (its name without the ending); "auto": the column if there is one, otherwise the folder.
-      ``quote``: character around fields, None for none; by default ``"``, in TSV files only if it is around all names.
-      ``on_error="skip"`` skips rows that cannot be read, with a `SkippedItemsWarning`.
+      from 1; of several files the name comes first in any case, as in ``books.csv:17``. Without a column of labels, the
+      label is the folder. ``quote``: character around fields, None for none; by default ``"``, in TSV files only if it
+      is around all names. ``on_error="skip"`` skips rows that cannot be read, with a `SkippedItemsWarning`.
     - Table, of numbers: all columns but label, id and split are words, but for those that number or name the rows
       (without a name, or ``Unnamed: 0``, ``index``, ``id``, ``row`` and the like, whose values differ); ``keep`` lists
       such columns that are words, ``words`` those of a model. `notes` name columns that tell the class. Without labels,
@@ -324,11 +323,6 @@ def located(path: Any, options: Mapping[str, Any]) -> tuple[Any, str]:
     others = dict(options)
     source, others = _found(path, others.pop("storage_options", None), "auto", others)
     return source, _modality_of(source, others)
-
-
-def modality_of(path: Any, options: Mapping[str, Any]) -> str:
-    """Return the modality that `open_collection` opens with these options if it is not told."""
-    return located(path, options)[1]
 
 
 def _modality_of(listed: _Source, options: Mapping[str, Any]) -> str:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from bagwise._utils.text import agree
-from bagwise.errors import BagwiseError, argument, unknown_name
+from bagwise.errors import BagwiseError, argument
 from bagwise.sources.collection import Collection
 from bagwise.sources.item_tables import arrow, item_table, label_column, label_sets_of, to_codes
 from bagwise.sources.items import Skipped, check_on_error, warn_skipped
@@ -40,7 +39,6 @@ def open_records(
     sheet: str | None = None,
     header: bool | None = None,
     quote: str | None = "auto",
-    label_from: str = "auto",
     encoding: str | None = None,
     extensions: Iterable[str] | str | None = None,
     labels: Any = None,
@@ -51,8 +49,6 @@ def open_records(
     """Open the rows of a table, or of all tables of a folder, as texts, see `open_collection`."""
     check_on_error(on_error)
     limits = as_limits(limits)
-    if label_from not in ("auto", "column", "folder", "file"):
-        raise unknown_name("label_from", label_from, ("auto", "column", "folder", "file"))
     listing = list_place(path, limits)
     source, contents = os.fspath(listing), listing.without(labels)
     endings = chosen_endings(extensions, FOLDER_ENDINGS)
@@ -70,20 +66,12 @@ def open_records(
     notes = dict.fromkeys(linked_notes(listing))
     n_rows = 0
     for name in names:
-        folder, by_split = by_folder[name]
-        by_place = PurePosixPath(name).stem if label_from == "file" else folder
-        folder_label = None if label_from == "column" else by_place
+        folder, split_of_folder = by_folder[name]
         try:
             table = read_table(contents[name], name, layout, limits)
-            labelled = labels is not None or label_from in ("folder", "file") or folder_label is not None
-            roles = columns_of_texts(table, chosen, labelled)
-            if label_from == "column" and roles["label"] is None:
-                where = f"there are {shortened(table.names)}. Choose one by {argument('label')}"
-                raise BagwiseError(f"no column is the label; {where}")
-            if label_from in ("folder", "file"):
-                roles.columns["label"] = ()
+            roles = columns_of_texts(table, chosen, labels is not None or folder is not None)
             prefix = name if len(names) > 1 else None
-            texts = texts_of(table, roles, name, limits, label=folder_label, split=by_split, prefix=prefix)
+            texts = texts_of(table, roles, name, limits, label=folder, split=split_of_folder, prefix=prefix)
         except BagwiseError as error:
             raise BagwiseError(f"{contents[name].source} cannot be used: {str(error).rstrip('.')}.") from error
         parts.append(texts)

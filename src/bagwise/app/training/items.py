@@ -30,7 +30,6 @@ from bagwise.sources.opening import (
     found_source,
     has_endings,
     located,
-    modality_of,
     open_collection,
 )
 from bagwise.sources.places import Listing, ending
@@ -167,7 +166,7 @@ def _modality_for(model: Model, source: Any, options: FitOptions) -> str:
     ):
         return modality.records
     try:
-        return modality_of(source, reading)
+        return located(source, reading)[1]
     except SeveralModalities as error:
         if model.modality in error.found and modality.records is None:
             return model.modality
