@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import runpy
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,7 +21,7 @@ __all__ = [
     "percent",
     "quote_formula",
 ]
-__all__ += ["ranges", "shortened", "unquote_formula"]
+__all__ += ["quoted", "ranges", "shortened", "unquote_formula"]
 
 # Cells that programs for tables take for formulas: some also by full-width signs; numbers may have a sign.
 _FORMULA = re.compile(r"'*(?:[=@\t\r\n\uff1d\uff20\uff0b\uff0d]|[+-](?!(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\Z))")
@@ -110,6 +110,15 @@ def agree(n: int, one: str, several: str) -> str:
     ('has', 'have')
     """
     return one if n == 1 else several
+
+
+def quoted(names: Sequence[str]) -> str:
+    """Quote the first three names, for an error.
+
+    >>> quoted(["a", "b"]), quoted("abcd")
+    ("'a', 'b'", "'a', 'b', 'c', …")
+    """
+    return ", ".join([*map(repr, names[:3]), *(["…"] if len(names) > 3 else [])])
 
 
 def ranges(numbers: Iterable[int]) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from bagwise._utils.text import quoted
 from bagwise.app.index.cluster_history import CLUSTER_EDITS, ClusterEdit, numbers_after_join
 from bagwise.app.index.item_clusters import Agreement, ItemClusters, unique_names
 from bagwise.app.training.item_answers import Measured
@@ -23,7 +24,7 @@ __all__ = ["ClusterMeasured", "described_edit", "edit_clusters", "measure_cluste
 __all__ += ["with_edited"]
 
 _FOLDS = 5
-_NAMED = 3  # ids or clusters that are told
+_NAMED = 3  # clusters that are told
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,11 +248,11 @@ def _moved(index: ItemIndex, clusters: ItemClusters, edit: dict[str, Any]) -> ND
     if len(moved) < len(wanted):
         there = {index.ids[number] for number in moved.tolist()}
         missing = [id for id in dict.fromkeys(ids) if id not in there]
-        raise BagwiseError(f"{len(missing):,} of {len(wanted):,} items are not in the index: {_told(missing)}.")
+        raise BagwiseError(f"{len(missing):,} of {len(wanted):,} items are not in the index: {quoted(missing)}.")
     unknown = [index.ids[number] for number in moved.tolist() if clusters.labels[number] < 0]
     if unknown:
         raise BagwiseError(
-            f"Items without words of the vocabulary are in no cluster: {_told(unknown)}. Leave them out."
+            f"Items without words of the vocabulary are in no cluster: {quoted(unknown)}. Leave them out."
         )
     moved = moved[clusters.labels[moved] != edit["to"]] if edit["to"] is not None else moved
     left = clusters.sizes - np.bincount(clusters.labels[moved], minlength=len(clusters))
@@ -262,10 +263,6 @@ def _moved(index: ItemIndex, clusters: ItemClusters, edit: dict[str, Any]) -> ND
         whole = f"These are all items of “{clusters.name(emptied[0])}”"
         raise BagwiseError(f"{whole}. {'It is a cluster' if edit['to'] is None else 'Join it with the other'} instead.")
     return moved
-
-
-def _told(ids: Sequence[str]) -> str:
-    return ", ".join(repr(id) for id in ids[:_NAMED]) + (", …" if len(ids) > _NAMED else "")
 
 
 def _with(

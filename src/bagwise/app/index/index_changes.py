@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bagwise._io.locks import EditedFile
+from bagwise._utils.text import quoted
 from bagwise.app.index.index_features import add_rows, class_scores
 from bagwise.app.index.index_words import IndexedWords
 from bagwise.app.index.item_index import ItemIndex
@@ -32,8 +33,6 @@ __all__ = [
     "with_model",
     "without_items",
 ]
-
-_NAMED = 3  # ids that an error names
 
 
 def change_index(
@@ -124,7 +123,7 @@ def known_ids(index: ItemIndex, ids: Sequence[str], replaced: bool = False) -> l
         if all(id == str(number) for number, id in enumerate(ids)):
             numbered = f" They are numbers of rows; if these are others, choose a column of ids by {argument('id')}."
         raise BagwiseError(
-            f"{len(known):,} of {len(ids):,} items are in the index already: {_named(known)}. Use "
+            f"{len(known):,} of {len(ids):,} items are in the index already: {quoted(known)}. Use "
             f"{in_python('replace=True', '--replace')} to put the new ones in their place, or give others.{numbered}"
         )
     return known
@@ -138,7 +137,7 @@ def without_items(index: ItemIndex, ids: Sequence[str]) -> ItemIndex:
     missing = [id for id in dict.fromkeys(ids) if id not in there]
     if missing:
         raise BagwiseError(
-            f"{len(missing):,} of {len(gone):,} ids are not in this index of {len(index):,} items: {_named(missing)}. "
+            f"{len(missing):,} of {len(gone):,} ids are not in this index of {len(index):,} items: {quoted(missing)}. "
             "None was removed."
         )
     if not gone:
@@ -190,10 +189,6 @@ def with_model(index: ItemIndex, model: Model) -> ItemIndex:
         rows.add(index.blend.rows(block.rows()[:, : words.n_columns], groups[part]))
         first = part.stop
     return replace(other, index=rows)
-
-
-def _named(ids: Sequence[str]) -> str:
-    return ", ".join(repr(id) for id in ids[:_NAMED]) + (", …" if len(ids) > _NAMED else "")
 
 
 def likely_classes(index: ItemIndex) -> NDArray[np.int64]:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import confusion_matrix
 
-from bagwise._utils.text import percent
+from bagwise._utils.text import percent, quoted
 from bagwise.app.modalities import MODALITIES
 from bagwise.app.modalities.vectorizers import Progress, WordSample, no_progress
 from bagwise.app.model import Model, PathErrors
@@ -369,7 +369,7 @@ def _without_lone_items(prepared: Prepared) -> Prepared:
     lone = np.flatnonzero(counts == 1)
     if not len(lone) or (counts > 1).sum() < 2:
         return prepared
-    names = ", ".join(repr(prepared.classes[k]) for k in lone[:3]) + (", …" if len(lone) > 3 else "")
+    names = quoted([prepared.classes[k] for k in lone.tolist()])
     more = (
         f"{len(lone)} classes of one item each ({names}) were"
         if len(lone) > 1

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise._io.storage import Url, as_place
-from bagwise._utils.text import agree, how_many
+from bagwise._utils.text import agree, how_many, quoted
 from bagwise.app.modalities.vectorizers import Histograms
 from bagwise.app.model.model import Model
 from bagwise.app.options import FitOptions
@@ -26,8 +26,6 @@ from bagwise.sources.collection import Collection
 from bagwise.sources.items import Item
 
 __all__ = ["AddedWords", "KnownItems"]
-
-_NAMED = 3  # ids that an error names
 
 
 @dataclass(frozen=True)
@@ -87,10 +85,10 @@ class KnownItems:
             return _with(new, labels=self.labels)
         twice = [id for id in new.ids if id in self.labels]
         if twice:
-            some = ", ".join(map(repr, twice[:_NAMED])) + (", …" if len(twice) > _NAMED else "")
             raise BagwiseError(
                 f"{how_many(len(twice), 'items')} of {new.source} {agree(len(twice), 'has', 'have')} the id of an item "
-                f"of the index: {some}. Rename them, or add to the source of the index, {self.source}, and fit that."
+                f"of the index: {quoted(twice)}. Rename them, or add to the source of the index, {self.source}, and fit "
+                "that."
             )
         location = as_place(self.source)
         if not self.source or not (isinstance(location, Url) or os.path.exists(location)):
