@@ -87,8 +87,8 @@ class KnownItems:
         if twice:
             raise BagwiseError(
                 f"{how_many(len(twice), 'items')} of {new.source} {agree(len(twice), 'has', 'have')} the id of an item "
-                f"of the index: {quoted(twice)}. Rename them, or add to the source of the index, {self.source}, and fit "
-                "that."
+                f"of the index: {quoted(twice)}. Rename them, or add to the source of the index, {self.source}, and "
+                "fit that."
             )
         location = as_place(self.source)
         if not self.source or not (isinstance(location, Url) or os.path.exists(location)):
