@@ -59,15 +59,8 @@ class Root(ABC):
     """Finds the bytes of items. Picklable; equal ones find the same."""
 
     @abstractmethod
-    def content(
-        self,
-        id: str,
-        url: str | None = None,
-        offset: int | None = None,
-        size: int | None = None,
-        version: str | None = None,
-    ) -> Content:
-        """Return the bytes of an item, by its row in the table of the collection."""
+    def content(self, id: str, url: Any = None, offset: Any = None, size: Any = None, version: Any = None) -> Content:
+        """Return the bytes of an item, by its row in the table: strings and whole numbers, or None."""
 
     def part(self, ids: Sequence[str], urls: Sequence[str | None]) -> Root:
         """Return what finds the bytes of these items, to be sent to another process."""

@@ -216,16 +216,8 @@ class ManifestRoot(Root):
             return cls(Url(file.location.url, file.location.options), file.options)
         return cls(os.path.dirname(os.path.abspath(file.location)), file.options)
 
-    def content(
-        self,
-        id: str,
-        url: str | None = None,
-        offset: int | None = None,
-        size: int | None = None,
-        version: str | None = None,
-    ) -> Content:
+    def content(self, id: str, url: Any = None, offset: Any = None, size: Any = None, version: Any = None) -> Content:
         """Return the bytes of a row."""
-        assert url is not None
         whole = self._file(url, size if offset is None else None)
         return whole if offset is None else FilePart(whole, id.rsplit("/", 1)[-1], offset, size or 0)
 

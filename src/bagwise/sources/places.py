@@ -49,10 +49,7 @@ class Folder(Root):
     location: Any  # an absolute path, or a URL
     prefix: str = ""  # by URL: what comes before a name in paths of the file system
 
-    def content(
-        self, id: str, url: str | None = None, offset: int | None = None, size: int | None = None,
-        version: str | None = None
-    ) -> Content:  # fmt: skip
+    def content(self, id: str, url: Any = None, offset: Any = None, size: Any = None, version: Any = None) -> Content:
         """Return a file."""
         if isinstance(self.location, Url):
             return UrlContent(self.location, f"{self.prefix}{id}", size, version)
