@@ -14,7 +14,7 @@ TREES = {path.relative_to(SOURCE).as_posix(): ast.parse(path.read_text("utf-8"))
 VAGUE = {"found", "given", "place", "held", "own"}
 # Packages where variables still have them.
 VAGUE_IN = {
-    "app/cli", "app/explorer",
+    "app/explorer",
 }  # fmt: skip
 
 

@@ -129,23 +129,23 @@ def predict(
         session.wrote(out, "answers")
 
 
-def _format_of(out: Path | None, given: str | None, *, as_json: bool) -> str:
+def _format_of(out: Path | None, wanted: str | None, *, as_json: bool) -> str:
     """Return the format of the answers: as given, or by the ending of the file."""
-    if given is not None and given not in _FORMATS[:3]:
-        raise unknown_name("--format", given, _FORMATS[:3])
+    if wanted is not None and wanted not in _FORMATS[:3]:
+        raise unknown_name("--format", wanted, _FORMATS[:3])
     if out is not None and out != STANDARD_STREAM:
         kind = _ENDINGS.get(out.suffix.lower())
         if kind is None:
             raise BagwiseError(f"The name of the file of answers must end in {', '.join(_ENDINGS)}; got --out {out}.")
-        if given not in (None, kind):
-            raise BagwiseError(f"--out {out} says {kind}, but --format {given}. Give one of them.")
+        if wanted not in (None, kind):
+            raise BagwiseError(f"--out {out} says {kind}, but --format {wanted}. Give one of them.")
         if kind == "parquet":
             require("pyarrow.parquet", "app", "Writing Parquet files")
         return kind
-    if as_json and (given is not None or out is not None):
+    if as_json and (wanted is not None or out is not None):
         raise BagwiseError("--json prints one object with all answers. Leave out --format and --out -.")
-    if given is not None:
-        return given
+    if wanted is not None:
+        return wanted
     return "csv" if out is not None and not sys.stdout.isatty() else "table"
 
 
@@ -173,14 +173,14 @@ def _answers(
         collection = open_items(model, path, options)
         if row is not None:
             collection = row_of(collection, row, path)
-        found = Answers(model, collection, options, session.progress, with_text)
+        answers = Answers(model, collection, options, session.progress, with_text)
         named = _names_of(path, collection, alone=len(paths) == 1)
-        for batch in found:
+        for batch in answers:
             yield [answer._replace(id=named(answer.id)) for answer in batch]
-        n_skipped += len(collection.skipped) + len(found.skipped)
-        tell_of(session, collection, found.skipped)
-        n_seen, n_compared = n_seen + found.n_seen, n_compared + found.n_compared
-        without += map(named, found.without_words)
+        n_skipped += len(collection.skipped) + len(answers.skipped)
+        tell_of(session, collection, answers.skipped)
+        n_seen, n_compared = n_seen + answers.n_seen, n_compared + answers.n_compared
+        without += map(named, answers.without_words)
     if without:
         more = ", …" if len(without) > _NAMED else ""
         some = ", ".join(repr(shortened(id, 60)) for id in without[:_NAMED])

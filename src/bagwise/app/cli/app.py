@@ -39,8 +39,8 @@ class _Program(Program):
     _as_json = False
 
     def main(self, *args: Any, **more: Any) -> Any:
-        given = args[0] if args else more.get("args")
-        self._as_json = "--json" in (sys.argv[1:] if given is None else given)
+        arguments = args[0] if args else more.get("args")
+        self._as_json = "--json" in (sys.argv[1:] if arguments is None else arguments)
         return super().main(*args, **more)
 
     def make_context(self, *args: Any, **more: Any) -> Any:

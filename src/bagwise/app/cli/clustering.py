@@ -147,12 +147,12 @@ def cluster(
 
 def _wrong_order(source: Any, items: Any) -> BagwiseError:
     """Return the error for two arguments of which the first is neither a model nor an index."""
-    held = held_by(items)
+    kind = held_by(items)
     if not isinstance(source, Url) and not source.exists():
         return BagwiseError(f"{source} does not exist. Give a model, or the items alone.")
-    if held is not None:
-        right = command_line("cluster", items, source) if held == "model" else command_line("cluster", items)
-        return BagwiseError(f"{items} is {a_kind(held)}, which comes first: {right}")
+    if kind is not None:
+        right = command_line("cluster", items, source) if kind == "model" else command_line("cluster", items)
+        return BagwiseError(f"{items} is {a_kind(kind)}, which comes first: {right}")
     return BagwiseError(
         f"{source} and {items} are two sources. Cluster one at a time: {command_line('cluster', source)}; or both "
         "together, in one folder or file. To cluster items by a model, the model comes first: bagwise cluster MODEL "
@@ -162,8 +162,8 @@ def _wrong_order(source: Any, items: Any) -> BagwiseError:
 
 def _check_assigned(n_clusters: int | None, method: str, seed: int | None) -> None:
     """Raise an error for arguments of how clusters are found, beside those that are there already."""
-    given = {"--clusters": n_clusters is not None, "--method": method != "auto", "--seed": seed is not None}
-    wrong = [name for name, is_given in given.items() if is_given]
+    asked = {"--clusters": n_clusters is not None, "--method": method != "auto", "--seed": seed is not None}
+    wrong = [name for name, is_given in asked.items() if is_given]
     if wrong:
         raise BagwiseError(
             f"{wrong[0]} is for finding clusters, but --assign gives items to those that an index has. Remove one."
@@ -172,20 +172,20 @@ def _check_assigned(n_clusters: int | None, method: str, seed: int | None) -> No
 
 def _check_fitted(path: Any, items: Any, assign: Any, model_out: Any, options: dict[str, Any]) -> None:
     """Raise an error for arguments that do not go with a model or an index."""
-    held = held_by(path)
+    kind = held_by(path)
     if assign is not None:
-        if held != "index":
+        if kind != "index":
             raise BagwiseError(
-                f"--assign takes an index with clusters; {assign} is {a_kind(held) if held else 'none'}."
+                f"--assign takes an index with clusters; {assign} is {a_kind(kind) if kind else 'none'}."
             )
         if items is not None:
             raise BagwiseError(f"With --assign, only new items are given; there are two sources. Remove {items}.")
-    elif held == "model" and items is None:
+    elif kind == "model" and items is None:
         raise BagwiseError(
             f"{path} is a model: it knows words, but no items. Give the items too: "
             f"{command_line('cluster', path, 'SOURCE')}"
         )
-    elif held == "index" and items is not None:
+    elif kind == "index" and items is not None:
         raise BagwiseError(
             f"{path} is an index: it has items already, which bagwise cluster INDEX clusters. To give the new items of "
             f"{items} to its clusters: {command_line('cluster', '--assign', path, items)}"
@@ -195,7 +195,7 @@ def _check_fitted(path: Any, items: Any, assign: Any, model_out: Any, options: d
     named += ["--model-out"] if model_out is not None else []
     if named:
         raise BagwiseError(
-            f"{named[0]} is for learning words, but {path} is {a_kind(held or 'model')} already. Remove it."
+            f"{named[0]} is for learning words, but {path} is {a_kind(kind or 'model')} already. Remove it."
         )
 
 
@@ -300,8 +300,8 @@ def _cluster_by_model(
             f"{command_line('cluster', source, '--method', 'manifold', '-c', n_clusters or 'N')}"
         )
     collection, histograms = counted(session, model, source, options)
-    place = {"source": absolute(source), "options": options}
-    made = ItemIndex.build(model, collection, histograms, by="groups", **place)
+    origin = {"source": absolute(source), "options": options}
+    made = ItemIndex.build(model, collection, histograms, by="groups", **origin)
     running: dict[str, Any] = {"random_state": seed, "n_jobs": -1, "progress": session.progress}
     made = made.with_clusters(n_clusters, method=method, histograms=histograms, **running)
     made = compared_with_labels(made, collection)

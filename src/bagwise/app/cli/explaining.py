@@ -73,31 +73,31 @@ def explain(
         raise unknown_name("--class", class_name, loaded.classes)
     title: str
     label: str | None = None
-    given: Any = query_text
+    target: Any = query_text
     content: Any = query_text
     if query_text is not None:
         check_texts(loaded, [query_text])
         title = shortened(query_text, _SHOWN_NAME) or "empty text"
     else:
         assert source is not None
-        given = _chosen(loaded, source, item, row, chosen)
-        title = f"{source.name}: {given.id}" if MODALITIES[loaded.modality].rows else given.id
-        label = given.labels[0] if given.labels else None
-        content = MODALITIES[loaded.modality].shown(given)
+        target = _chosen(loaded, source, item, row, chosen)
+        title = f"{source.name}: {target.id}" if MODALITIES[loaded.modality].rows else target.id
+        label = target.labels[0] if target.labels else None
+        content = MODALITIES[loaded.modality].shown(target)
     fold = None
-    if index is not None and query_text is None and given.id in index.ids:
-        fold = index.answered_by(index.ids.index(given.id), groups)
+    if index is not None and query_text is None and target.id in index.ids:
+        fold = index.answered_by(index.ids.index(target.id), groups)
     loaded = loaded if fold is None else fold
-    found = loaded.explain(given)
-    wrong = class_name is None and label in loaded.classes and label != found.predicted
+    explanation = loaded.explain(target)
+    wrong = class_name is None and label in loaded.classes and label != explanation.predicted
     against = label if wrong else None
-    if not found.terms.words.size:
+    if not explanation.terms.words.size:
         session.note("The item has no word of the vocabulary: its scores are the intercepts.")
-    session.answer(**found.to_dict(), held_out=fold is not None)
+    session.answer(**explanation.to_dict(), held_out=fold is not None)
     if class_name is not None or against is not None:
-        session.answer(explained=found.to_dict(class_name or found.predicted, against))
-    shown = class_name or found.predicted
-    _print(session, found, title, label, content, shown, against, top, fold is not None)
+        session.answer(explained=explanation.to_dict(class_name or explanation.predicted, against))
+    shown = class_name or explanation.predicted
+    _print(session, explanation, title, label, content, shown, against, top, fold is not None)
     if page is None and MODALITIES[loaded.modality].pictured and content is not None:
         session.say("--page FILE draws all of them over the image.")
     if page is not None:
@@ -106,7 +106,7 @@ def explain(
         facts = {"Model": model.name, "Groups": str(loaded.n_groups), "Classes": str(len(loaded.classes))}
         facts |= {} if fold is None else {"Explained by": _UNSEEN}
         shown_as: dict[str, Any] = {"content": content, "label": label, "class_name": class_name, "against": against}
-        written = write_explanation(found, page, title=title, facts=facts, **shown_as)
+        written = write_explanation(explanation, page, title=title, facts=facts, **shown_as)
         session.wrote(written, "page")
 
 
@@ -146,7 +146,7 @@ def _chosen(model: Any, path: Path, id: str | None, row: int | None, options: An
 
 def _print(
     session: Session,
-    found: Any,
+    explanation: Any,
     title: str,
     label: str | None,
     content: Any,
@@ -157,24 +157,27 @@ def _print(
 ) -> None:
     from bagwise.display.texts import rounded_sums
 
-    sure = "" if found.probability is None else f", probability {percent(found.probability)}"
-    session.say(f"{printable(shortened(title, _SHOWN_TITLE))}: {printable(found.predicted)}{sure}")
-    then = f"{found.score:.3f} against {found.runner_up_score:.3f} of {printable(found.runner_up)}"
-    session.say(f"score {then}, margin {found.margin:.3f}")
+    sure = "" if explanation.probability is None else f", probability {percent(explanation.probability)}"
+    session.say(f"{printable(shortened(title, _SHOWN_TITLE))}: {printable(explanation.predicted)}{sure}")
+    then = f"{explanation.score:.3f} against {explanation.runner_up_score:.3f} of {printable(explanation.runner_up)}"
+    session.say(f"score {then}, margin {explanation.margin:.3f}")
     if label is not None:
         session.say(f"true class: {printable(label)}")
     if held_out:
-        session.say(f"answered and explained by {_UNSEEN}, at {how_many(found.model.n_groups, 'groups')}")
-    for line in _changes(found):
+        session.say(f"answered and explained by {_UNSEEN}, at {how_many(explanation.model.n_groups, 'groups')}")
+    for line in _changes(explanation):
         session.say(line)
     session.say()
-    places = found.places(shown, against)
+    places = explanation.places(shown, against)
     marks = shown if against is None else f"{shown} less {against}"
     if isinstance(content, str) and content:
         session.show(_marked(content, places))
         session.say()
-    other = against or (found.runner_up if shown == found.predicted else found.predicted)
-    rows = [*rounded_sums(found, top, shown, against), ("score", found.score_of(shown), found.score_of(other))]
+    other = against or (explanation.runner_up if shown == explanation.predicted else explanation.predicted)
+    rows = [
+        *rounded_sums(explanation, top, shown, against),
+        ("score", explanation.score_of(shown), explanation.score_of(other)),
+    ]
     session.table(
         ["adds to the score", shown, other],
         [[shortened(name, _SHOWN_GROUP), *(f"{value:+.3f}" for value in values)] for name, *values in rows],
@@ -184,44 +187,44 @@ def _print(
         best = sorted(places, key=lambda column: -abs(column.weight))[:top]
         session.table(["column", "value", marks], [[p.name, f"{p.value:g}", f"{p.weight:+.3f}"] for p in best])
     elif isinstance(content, str) and places:
-        words = _words(content, found, shown, against, places)
+        words = _words(content, explanation, shown, against, places)
         session.table(["word", marks], [[name, f"{weight:+.3f}"] for name, weight in words[:top]])
     elif places:
         best = sorted(places, key=lambda patch: -abs(patch.weight))[:top]
         numbers = [[f"{p.x:.0f}", f"{p.y:.0f}", f"{p.side:.0f}", f"{p.weight:+.4f}"] for p in best]
-        networks = any(one.regions for one in found.model.descriptors)
+        networks = any(one.regions for one in explanation.model.descriptors)
         session.table([f"{'region' if networks else 'patch'} at x", "y", "side", marks], numbers)
 
 
-def _changes(found: Any) -> list[str]:
+def _changes(explanation: Any) -> list[str]:
     """Say what would change the answer: words to leave out, or columns to move."""
     from bagwise.app.modalities import MODALITIES
 
-    moves = found.moves()
+    moves = explanation.moves()
     if moves:
         return [
             f"would be {printable(move.becomes)} if {printable(shortened(move.name, _SHOWN_NAME))} were {move.to:.6g}, "
             f"not {move.value:.6g}"
             for move in moves
         ]
-    change = found.changes()
+    change = explanation.changes()
     if change is None:
         return []
-    if found.word_names is None:
+    if explanation.word_names is None:
         return [f"would be {printable(change.becomes)} without {len(change.removed)} of its words"]
     names = [printable(shortened(one.name, _SHOWN_NAME)) for one in change.removed]
     rest = len(names) - _SHOWN_CHANGES
     more = f" and {rest} more words" if rest > 0 else ""
-    if MODALITIES[found.model.modality].rows:
+    if MODALITIES[explanation.model.modality].rows:
         return [f"would be {printable(change.becomes)} with {', '.join(names[:_SHOWN_CHANGES])}{more} at their least"]
     return [f"would be {printable(change.becomes)} without {', '.join(names[:_SHOWN_CHANGES])}{more}"]
 
 
-def _words(text: str, found: Any, shown: str, against: str | None, places: Any) -> list[tuple[str, float]]:
+def _words(text: str, explanation: Any, shown: str, against: str | None, places: Any) -> list[tuple[str, float]]:
     """Return words with their contributions; those of compact models, which have no names, as they are written."""
     sums: dict[str, float] = {}
-    if found.word_names is not None:
-        terms = [(term.name, term.contribution) for term in found.words(shown, against)]
+    if explanation.word_names is not None:
+        terms = [(term.name, term.contribution) for term in explanation.words(shown, against)]
     else:
         terms = [(text[start:end].lower(), weight) for start, end, weight in places]
     for name, weight in terms:

@@ -86,8 +86,8 @@ def groups(
             loaded = index.model
         elif rename:
             loaded = loaded.rename_groups(_names(rename, loaded))
-        found = _sorted(loaded.describe_groups(), sort)
-        chosen = found if not group else [found[_place(found, number)] for number in group]
+        described = _sorted(loaded.describe_groups(), sort)
+        chosen = described if not group else [described[_place(described, number)] for number in group]
         session.answer(n_groups=loaded.n_groups, groups=[_as_dict(one) for one in chosen])
         if group:
             _print_words(session, chosen)
@@ -103,15 +103,15 @@ def groups(
             session.wrote(out, "words")
 
 
-def _sorted(found: list[Any], sort: str) -> list[Any]:
+def _sorted(described: list[Any], sort: str) -> list[Any]:
     """Sort groups; equal ones stay in the order of their numbers."""
     if sort == "size":
-        return sorted(found, key=lambda one: -len(one.words))
+        return sorted(described, key=lambda one: -len(one.words))
     if sort == "weight":
-        return sorted(found, key=_strength)
+        return sorted(described, key=_strength)
     if sort == "by-class":
-        return sorted(found, key=lambda one: (one.class_name or "", _strength(one)))
-    return found
+        return sorted(described, key=lambda one: (one.class_name or "", _strength(one)))
+    return described
 
 
 def _strength(one: Any) -> float:
@@ -119,35 +119,35 @@ def _strength(one: Any) -> float:
     return -(one.class_weight if one.class_weight is not None else one.total or 0.0)
 
 
-def _place(found: list[Any], number: int) -> int:
-    numbers = [one.number for one in found]
+def _place(described: list[Any], number: int) -> int:
+    numbers = [one.number for one in described]
     if number not in numbers:
-        raise BagwiseError(f"--group must be from 0 to {len(found) - 1}, the groups of this model; got {number}.")
+        raise BagwiseError(f"--group must be from 0 to {len(described) - 1}, the groups of this model; got {number}.")
     return numbers.index(number)
 
 
-def _print_overview(session: Session, found: list[Any], model: Any) -> None:
+def _print_overview(session: Session, described: list[Any], model: Any) -> None:
     """Print a line per group."""
-    has_classes, has_totals = found[0].class_name is not None, found[0].total is not None
+    has_classes, has_totals = described[0].class_name is not None, described[0].total is not None
     named = model.word_names is not None
     heads = ["group", "name", "words", *(["occurrences"] if has_totals else [])]
     heads += ["class", "weight"] if has_classes else []
     rows = []
-    for one in found:
+    for one in described:
         name = one.name if one.is_named or not named else shortened(", ".join(one.words[:_FIRST_WORDS]), _WIDTH)
         row: list[object] = [one.number, shortened(name, _WIDTH), f"{len(one.words):,}"]
         row += [f"{one.total:,.0f}"] if has_totals else []
         row += [shortened(one.class_name, _NAME_WIDTH), f"{one.class_weight:.2f}"] if has_classes else []
         rows.append(row)
     session.table(heads, rows)
-    n_words = sum(len(one.words) for one in found)
-    counted = f"{how_many(n_words, 'words')} in {how_many(len(found), 'groups')}"
+    n_words = sum(len(one.words) for one in described)
+    counted = f"{how_many(n_words, 'words')} in {how_many(len(described), 'groups')}"
     session.say(f"{counted}. All of a group: --group N; of all groups: --out FILE.csv")
 
 
-def _print_words(session: Session, found: list[Any]) -> None:
+def _print_words(session: Session, described: list[Any]) -> None:
     """Print a line per word."""
-    for one in found:
+    for one in described:
         about = (
             f"group {one.number}, {printable(one.name)}: {len(one.words):,} word{'' if len(one.words) == 1 else 's'}"
         )
@@ -166,9 +166,9 @@ def _print_words(session: Session, found: list[Any]) -> None:
         session.say()
 
 
-def _rows(found: Sequence[Any]) -> Iterator[list[Any]]:
+def _rows(described: Sequence[Any]) -> Iterator[list[Any]]:
     """Yield a row of `_COLUMNS` for each word."""
-    for one in found:
+    for one in described:
         nothing = [None] * len(one.words)
         for word, n, weight in zip(one.words, one.occurrences or nothing, one.weights or nothing, strict=True):
             yield [one.number, one.name, word, n, weight, one.class_name, one.class_weight]
@@ -186,13 +186,13 @@ def _as_dict(one: Any) -> dict[str, Any]:
     }
 
 
-def _write(path: Path, found: Sequence[Any], raw: bool) -> None:
+def _write(path: Path, described: Sequence[Any], raw: bool) -> None:
     from bagwise._io.atomic import write_atomically
 
     if path.suffix.lower() == ".json":
-        write_atomically(path, json.dumps([_as_dict(one) for one in found], indent=1).encode())
+        write_atomically(path, json.dumps([_as_dict(one) for one in described], indent=1).encode())
         return
-    write_atomically(path, csv_lines([_COLUMNS, *_rows(found)], raw))
+    write_atomically(path, csv_lines([_COLUMNS, *_rows(described)], raw))
 
 
 def _index_of(path: Path) -> Any:
@@ -203,10 +203,10 @@ def _index_of(path: Path) -> Any:
     return ItemIndex.load(path) if not isinstance(path, Url) and is_item_index(path) else None
 
 
-def _names(given: Sequence[str], model: Any) -> dict[int, str]:
+def _names(renames: Sequence[str], model: Any) -> dict[int, str]:
     """Read new names of groups from options and files; names that a group has already change nothing."""
     names: dict[int, str] = {}
-    for one in given:
+    for one in renames:
         number, sign, name = one.partition("=")
         if sign and number.strip().isdecimal():
             pairs = [(number.strip(), name)]
@@ -221,8 +221,8 @@ def _names(given: Sequence[str], model: Any) -> dict[int, str]:
                 raise BagwiseError(f"Groups in {one:.200} must be numbers from 0, got {key!r:.50}.")
             if names.setdefault(int(key), label) != label:
                 raise BagwiseError(f"--rename gives group {key} two names: {names[int(key)]!r} and {label!r}.")
-    held = model.group_names()
-    return {k: name for k, name in names.items() if not (k < len(held) and held[k] == name)}
+    known = model.group_names()
+    return {k: name for k, name in names.items() if not (k < len(known) and known[k] == name)}
 
 
 def _entries_of(path: Path) -> list[dict[str, Any]]:
@@ -233,10 +233,10 @@ def _entries_of(path: Path) -> list[dict[str, Any]]:
         raise BagwiseError(f"{path} is not UTF-8: byte {error.start} cannot be read. Save it as UTF-8.") from error
     if path.suffix.lower() == ".json":
         try:
-            found = parse_json(text)
+            parsed = parse_json(text)
         except (ValueError, RecursionError) as error:
             raise BagwiseError(f"{path} is no JSON: {error}.") from error
-        entries = [{"group": k, "name": v} for k, v in found.items()] if isinstance(found, dict) else found
+        entries = [{"group": k, "name": v} for k, v in parsed.items()] if isinstance(parsed, dict) else parsed
     else:
         try:
             rows = list(csv.DictReader(io.StringIO(text, newline="")))
@@ -258,8 +258,8 @@ def _check_words(path: Path, entries: list[dict[str, Any]], model: Any) -> None:
     for entry in entries:
         rows = entry.get("words")
         some = [row.get("word") for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-        held = listed.setdefault(str(entry["group"]), [])
-        held.extend(word for word in (entry.get("word"), *some) if isinstance(word, str))
+        of_group = listed.setdefault(str(entry["group"]), [])
+        of_group.extend(word for word in (entry.get("word"), *some) if isinstance(word, str))
     groups = {str(one.number): set(map(encodable, one.words)) for one in model.describe_groups()}
     for number, words in listed.items():
         n_own = sum(encodable(word) in groups.get(number, ()) for word in words)

@@ -32,13 +32,13 @@ class Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
         """Parse arguments; raise an error for ``--text`` that is given twice, of which one would be dropped."""
         names = ctx.help_option_names
-        for place, arg in enumerate(args[:-1]):
-            if arg in names and args[place + 1] == "all":
+        for position, arg in enumerate(args[:-1]):
+            if arg in names and args[position + 1] == "all":
                 ctx.meta[_ALL] = True
-                args = [*args[: place + 1], *args[place + 2 :]]
+                args = [*args[: position + 1], *args[position + 2 :]]
                 break
-        *_, given = self.make_parser(ctx).parse_args(list(args))
-        if sum(param.name == "text" for param in given) > 1:
+        *_, parameters = self.make_parser(ctx).parse_args(list(args))
+        if sum(param.name == "text" for param in parameters) > 1:
             message = "--text is given twice. Several columns, which are joined, have commas between them: --text a,b"
             raise typer.BadParameter(message, ctx)
         return super().parse_args(ctx, args)

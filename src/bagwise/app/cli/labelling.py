@@ -73,22 +73,22 @@ def suggest(
         for note in read.notes:
             session.note(note)
         known = {id: names[0] for id, names in (read.labels or {}).items() if names}
-    found = opened.suggest(n, known)
+    suggested = opened.suggest(n, known)
     so_far = sum(label is not None for label in opened.labels) if known is None else len(known)
     session.say(
-        f"{how_many(len(found), 'items')} to label; {how_many(so_far, 'items')} of {len(opened):,} have a label."
+        f"{how_many(len(suggested), 'items')} to label; {how_many(so_far, 'items')} of {len(opened):,} have a label."
     )
     session.table(
         ["item", "may be", "or"],
-        [[printable(one.id), printable(one.predicted or ""), printable(one.runner_up or "")] for one in found],
+        [[printable(one.id), printable(one.predicted or ""), printable(one.runner_up or "")] for one in suggested],
     )
-    session.answer(index=str(index), n_labelled=so_far, suggestions=[one._asdict() for one in found])
+    session.answer(index=str(index), n_labelled=so_far, suggestions=[one._asdict() for one in suggested])
     if out is not None:
         if layout == "csv":
-            lines = csv_lines([["id", "label"], *([one.id, None] for one in found)], raw)
+            lines = csv_lines([["id", "label"], *([one.id, None] for one in suggested)], raw)
         else:
             content = _contents(IndexedItems(opened, source), layout)
-            lines = "".join(json.dumps(content(one)) + "\n" for one in found).encode()
+            lines = "".join(json.dumps(content(one)) + "\n" for one in suggested).encode()
         write_atomically(out, lines)
         session.wrote(out, "items to label")
 

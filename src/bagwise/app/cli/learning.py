@@ -351,11 +351,11 @@ def run_fit(
 def say_fit(session: Session, fitted: Any, n_items: int) -> None:
     """Print what was learned from how many items, and how long it took."""
     model = fitted.model
-    found = how_many(n_items, model.modality)
+    items = how_many(n_items, model.modality)
     classes = f" of {how_many(len(model.classes), 'classes')}" if model.classes else ""
     words, groups = how_many(fitted.data.n_words, "words"), how_many(model.n_groups, "groups")
     merged = f"{words} merged into {groups} by {model.hierarchy.criterion}"
-    session.say(f"{found}{classes}: {merged}, in {duration(sum(fitted.timings.values()))}")
+    session.say(f"{items}{classes}: {merged}, in {duration(sum(fitted.timings.values()))}")
     if fitted.cached:
         session.say(f"From the cache: {', '.join(fitted.cached)}")
     session.answer(model=model.info(), notes=list(fitted.notes), from_cache=list(fitted.cached))
@@ -457,10 +457,10 @@ def _print_plan(session: Session, source: Path, options: Any, outputs: FitOutput
         session.note(f"{existing[0]} exists already; give --force to replace it.")
 
 
-def _sizes(given: str | None) -> list[int] | None:
-    if given is None:
+def _sizes(text: str | None) -> list[int] | None:
+    if text is None:
         return None
     try:
-        return [int(size) for size in given.split(",")]
+        return [int(size) for size in text.split(",")]
     except ValueError as error:
-        raise BagwiseError(f"--sizes must be integers separated by commas, got {given!r}.") from error
+        raise BagwiseError(f"--sizes must be integers separated by commas, got {text!r}.") from error

@@ -43,10 +43,10 @@ __all__ += [
 ]
 
 
-def source_path(given: str) -> Any:
+def source_path(text: str) -> Any:
     """Return the path or URL of a source."""
-    place = as_place(given)
-    return place if isinstance(place, Url) else Path(place)
+    location = as_place(text)
+    return location if isinstance(location, Url) else Path(location)
 
 
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file, from bagwise fit.")]
@@ -158,8 +158,8 @@ _COMMON: Options = {
 def option_name(parameter: str, annotation: Any) -> str:
     """Return the name of an option on the command line, which may be another than that of its parameter."""
     # Typer takes the first name for a default, until it reads the annotation
-    given = [name for info in get_args(annotation)[1:] for name in (info.default, *(info.param_decls or ()))]
-    named = [name for name in given if isinstance(name, str) and name.startswith("--")]
+    candidates = [name for info in get_args(annotation)[1:] for name in (info.default, *(info.param_decls or ()))]
+    named = [name for name in candidates if isinstance(name, str) and name.startswith("--")]
     return named[0].partition("/")[0] if named else f"--{parameter.replace('_', '-')}"
 
 
@@ -187,22 +187,22 @@ def command(panel: str, also: Options | None = None) -> Callable[[Callable[..., 
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(function, eval_str=True)
-        _, *own = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+        _, *declared = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
         added = {**(also or {}), **_COMMON}
         more = [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
             for name, (annotation, default) in added.items()
         ]
-        for one in own:
+        for one in declared:
             _name_value(one.annotation)
-        keyword_only = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
+        keyword_only = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in declared]
 
         @functools.wraps(function)
-        def run(**given: Any) -> None:
-            common = {name: given.pop(name) for name in _COMMON}
+        def run(**arguments: Any) -> None:
+            common = {name: arguments.pop(name) for name in _COMMON}
             names = {p.name: option_name(p.name, p.annotation) for p in keyword_only} | OPTION_NAMES
             with session(function.__name__, names, **common) as current:
-                function(current, **given)
+                function(current, **arguments)
 
         run.__signature__ = signature.replace(parameters=[*keyword_only, *more])  # type: ignore[attr-defined]
         run.__annotations__ = {p.name: p.annotation for p in (*keyword_only, *more)}
@@ -213,9 +213,9 @@ def command(panel: str, also: Options | None = None) -> Callable[[Callable[..., 
     return decorate
 
 
-def fit_options(given: Mapping[str, Any], table: type[FitOptions] = FitOptions) -> FitOptions:
+def fit_options(arguments: Mapping[str, Any], table: type[FitOptions] = FitOptions) -> FitOptions:
     """Build options from the command line, with the configuration file as defaults."""
-    config = given.get("config")
+    config = arguments.get("config")
     known = options_of(table)
-    said = {name: known[name].rule.parsed(given[name]) for name in known if given.get(name) is not None}
+    said = {name: known[name].rule.parsed(arguments[name]) for name in known if arguments.get(name) is not None}
     return table(**({} if config is None else read_config(config, table)) | said)

@@ -98,15 +98,15 @@ def check_page(path: Path | None, force: bool) -> None:
     check_outputs([path], force, "--page")
 
 
-def check_feature_file(path: Any, given: str) -> None:
+def check_feature_file(path: Any, name: str) -> None:
     """Raise if the format of a feature file is unknown, or its library is missing."""
     end = os.path.splitext(os.fspath(path))[1].lower()
     if end in _WRITERS and not isinstance(path, Url):
         return
-    if end != ".parquet" and not given.endswith("/"):
+    if end != ".parquet" and not name.endswith("/"):
         raise BagwiseError(
             f"The name of the feature file must end in {', '.join(_WRITERS)} or .parquet, or in / for a folder of "
-            f"parts; got {given}. To a URL, only Parquet is written."
+            f"parts; got {name}. To a URL, only Parquet is written."
         )
     require("pyarrow", "app", "Writing Parquet files")
 

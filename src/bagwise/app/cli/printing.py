@@ -37,10 +37,10 @@ _UNSAFE = frozenset(["Cc", "Cf", "Cs", "Zl", "Zp"])
 def command_line(*arguments: object) -> str:
     """Return a command of bagwise as it can be pasted into the shell that this one was called from."""
     called = Path(sys.argv[0])
-    found = shutil.which("bagwise")
+    installed = shutil.which("bagwise")
     if called.name == "__main__.py" or called.stem != "bagwise":
         start = [sys.executable, "-m", "bagwise"]
-    elif found is not None and called.exists() and Path(found).samefile(called):
+    elif installed is not None and called.exists() and Path(installed).samefile(called):
         start = ["bagwise"]
     else:
         start = [str(called)]
@@ -170,4 +170,4 @@ def message_of(error: BagwiseError) -> str:
         else f"--{error.parameter.replace('_', '-')}"
     )
     named = re.sub(rf"(?<![\w-]){error.parameter}\b", option, str(error))
-    return re.sub(r"(--[\w-]+)=(['\w]?)", lambda given: f"{given[1]} {given[2]}".rstrip(), named)
+    return re.sub(r"(--[\w-]+)=(['\w]?)", lambda match: f"{match[1]} {match[2]}".rstrip(), named)

@@ -120,9 +120,9 @@ def index(
     on_cluster = scheduler is not None or workers is not None
     if add is not None or remove:
         new = {"SOURCE": source, "--by": by, "--metric": metric, "--scheduler": scheduler, "--workers": workers}
-        for name, given in new.items():
-            if given is not None:
-                raise BagwiseError(f"{name} is for new indexes; an index to change is given alone. Remove {given}.")
+        for name, value in new.items():
+            if value is not None:
+                raise BagwiseError(f"{name} is for new indexes; an index to change is given alone. Remove {value}.")
         _change(session, model, add, remove or [], replace, out, force, map_method, network, fit_options(options))
         return
     if source is None:
@@ -286,12 +286,12 @@ def _tell_of_change(
     )
 
 
-def _ids(given: list[str]) -> list[str]:
+def _ids(listed: list[str]) -> list[str]:
     """Return ids of the command line, and those of files that it names; each once."""
-    found: dict[str, None] = {}
-    for one in given:
+    ids: dict[str, None] = {}
+    for one in listed:
         if not one.startswith("@"):
-            found[one] = None
+            ids[one] = None
             continue
         try:
             lines = Path(one[1:]).read_text(encoding="utf-8-sig", errors="surrogateescape").split("\n")
@@ -300,8 +300,8 @@ def _ids(given: list[str]) -> list[str]:
                 f"The file of ids {one[1:]} cannot be read: {error.strerror}. After @ there must be the name of a file "
                 "with an id in each line."
             ) from error
-        found |= dict.fromkeys(line.removesuffix("\r") for line in lines if line.strip())
-    return list(found)
+        ids |= dict.fromkeys(line.removesuffix("\r") for line in lines if line.strip())
+    return list(ids)
 
 
 def _as_indexed(opened: Any, source: Path, options: Any) -> Any:
@@ -414,10 +414,10 @@ def _found(
         weights: list[float | None] = [None] * len(names)
         if len(known):
             rows = histograms[known]
-            for number, own, weight in zip(
+            for number, hit, weight in zip(
                 known, opened.search(rows, k, by=by), opened.class_weights(rows, by=by).tolist(), strict=True
             ):
-                hits[number], weights[number] = own, weight
+                hits[number], weights[number] = hit, weight
         each = [histograms[[number]] for number in range(len(names))]
         yield from zip(names, shown, each, hits, weights, strict=True)
 

@@ -255,8 +255,8 @@ def session(
             "Not enough memory. Use a smaller vocabulary (--words), and check with --dry-run.", BAD_INPUT
         ) from error
     except Exception as error:
-        place = run.keep_traceback()
-        message = f"Internal error of bagwise: {type(error).__name__}: {error}. Traceback: {place}"
+        written = run.keep_traceback()
+        message = f"Internal error of bagwise: {type(error).__name__}: {error}. Traceback: {written}"
         raise run.fail(message, UNEXPECTED) from error
     finally:
         run.close()

@@ -107,11 +107,11 @@ def _write_parquet(
 
     executor = None if client is None else executor_of(client, session.progress)
     collection = open_items(model, source, options, executor)
-    given: dict[str, Any] = {"n_jobs": options.n_jobs, "cache": options.cache, "on_error": options.on_error or "skip"}
+    extra: dict[str, Any] = {"n_jobs": options.n_jobs, "cache": options.cache, "on_error": options.on_error or "skip"}
     if options.partition is not None:
-        given["rows_per_part"] = options.partition
-    given |= dict(zip(("histograms", "force"), how, strict=True))
-    written = write_while_reading(model, collection, out, **given, client=client, progress=session.progress)
+        extra["rows_per_part"] = options.partition
+    extra |= dict(zip(("histograms", "force"), how, strict=True))
+    written = write_while_reading(model, collection, out, **extra, client=client, progress=session.progress)
     tell_of(session, collection, written.skipped)
     return written
 
@@ -141,28 +141,28 @@ def evaluate(
         check_page(page, force)
     loaded, chosen = load_model(model, network, [source]), fit_options(options)
     with connected(scheduler, workers) as client:
-        found = evaluate_model(loaded, source, client=client, progress=session.progress, **chosen.to_dict())
-    tell_of(session, found.collection, found.skipped, len(found.collection) + found.n_skipped)
-    if found.n_skipped > len(found.skipped):
-        n = found.n_skipped - len(found.skipped)
+        evaluation = evaluate_model(loaded, source, client=client, progress=session.progress, **chosen.to_dict())
+    tell_of(session, evaluation.collection, evaluation.skipped, len(evaluation.collection) + evaluation.n_skipped)
+    if evaluation.n_skipped > len(evaluation.skipped):
+        n = evaluation.n_skipped - len(evaluation.skipped)
         session.note(f"{how_many(n, 'items')} without a label {agree(n, 'was', 'were')} not used.")
-    about = found.about_seen(loaded)
+    about = evaluation.about_seen(loaded)
     if about is not None:
         session.say(printable(about))
         session.say()
-    session.answer(training_items=None if found.seen is None else found.seen.to_dict())
-    session.say(f"{how_many(len(found.collection), loaded.modality)} of {len(found.classes)} classes")
-    here = ["<- this model" if size == loaded.n_groups else "" for size in found.sizes]
-    session.table(["groups", "error", ""], zip(found.sizes, map(percent, found.errors), here, strict=True))
+    session.answer(training_items=None if evaluation.seen is None else evaluation.seen.to_dict())
+    session.say(f"{how_many(len(evaluation.collection), loaded.modality)} of {len(evaluation.classes)} classes")
+    here = ["<- this model" if size == loaded.n_groups else "" for size in evaluation.sizes]
+    session.table(["groups", "error", ""], zip(evaluation.sizes, map(percent, evaluation.errors), here, strict=True))
     session.answer(
-        n_items=len(found.collection),
-        n_skipped=found.n_skipped,
-        classes=list(found.classes),
-        sizes=list(found.sizes),
-        errors=list(found.errors),
+        n_items=len(evaluation.collection),
+        n_skipped=evaluation.n_skipped,
+        classes=list(evaluation.classes),
+        sizes=list(evaluation.sizes),
+        errors=list(evaluation.errors),
     )
-    if loaded.n_groups in found.sizes:
-        matrix = ConfusionMatrix(found.classes, found.confusion(loaded.n_groups))
+    if loaded.n_groups in evaluation.sizes:
+        matrix = ConfusionMatrix(evaluation.classes, evaluation.confusion(loaded.n_groups))
         session.answer(confusion=matrix.counts.tolist(), by_class=measures_of(matrix, loaded.n_groups))
         session.say()
         say_confusion(session, matrix, loaded.n_groups)
@@ -171,7 +171,7 @@ def evaluate(
     if page is not None:
         from bagwise.app.report import write_report
 
-        data = evaluation_report_data(loaded, found, title=f"{name_of_source(model)} on {name_of_source(source)}")
+        data = evaluation_report_data(loaded, evaluation, title=f"{name_of_source(model)} on {name_of_source(source)}")
         session.wrote(write_report(data, page), "report")
 
 
@@ -207,28 +207,28 @@ def held_by(path: Any) -> str | None:
     return "index" if is_item_index(path) else None
 
 
-def a_kind(held: str) -> str:
+def a_kind(kind: str) -> str:
     """Return "a model" or "an index"."""
-    return {"model": "a model", "index": "an index"}[held]
+    return {"model": "a model", "index": "an index"}[kind]
 
 
 def check_order(first: Path, others: Sequence[Any], accepted: Sequence[str]) -> None:
     """Raise an error if what is accepted as the first argument is another one, which is rather there by mistake."""
-    held = next((other for other in others if held_by(other) in accepted), None)
-    if held_by(first) is None and held is not None:
+    swapped = next((other for other in others if held_by(other) in accepted), None)
+    if held_by(first) is None and swapped is not None:
         raise BagwiseError(
-            f"{first} is no {' or '.join(accepted)}, but {held} is one. Were the arguments swapped? {held} comes "
+            f"{first} is no {' or '.join(accepted)}, but {swapped} is one. Were the arguments swapped? {swapped} comes "
             f"first, then {first}."
         )
 
 
 def check_items(source: Any) -> None:
     """Raise an error if a source of items is a model or an index."""
-    held = held_by(source)
-    if held is not None:
+    kind = held_by(source)
+    if kind is not None:
         use = command_line("predict", source, "SOURCE")
         raise BagwiseError(
-            f"{source} is {a_kind(held)}, from which nothing is learned. Give the folder or the file of the items. To "
+            f"{source} is {a_kind(kind)}, from which nothing is learned. Give the folder or the file of the items. To "
             f"use the model: {use}"
         )
 
@@ -256,8 +256,8 @@ def with_standard_input(
     if not read.strip():
         raise BagwiseError("Standard input has no text.")
     # as other programs count lines, so that there is an answer for each
-    found = [line.removesuffix("\r") for line in read.removesuffix("\n").split("\n")] if lines else [read.strip("\r\n")]
-    return others, [*texts, *found]
+    added = [line.removesuffix("\r") for line in read.removesuffix("\n").split("\n")] if lines else [read.strip("\r\n")]
+    return others, [*texts, *added]
 
 
 def counted(session: Session, model: Any, source: Any, options: Any, client: Any = None) -> tuple[Any, Any]:
@@ -267,12 +267,12 @@ def counted(session: Session, model: Any, source: Any, options: Any, client: Any
 
     executor = None if client is None else executor_of(client, session.progress)
     collection = open_items(model, source, options, executor)
-    found = count_words(model, collection, options, progress=session.progress, client=client)
-    tell_of(session, collection, found.skipped)
-    if found.skipped:
-        collection = collection[found.kept]
+    counts = count_words(model, collection, options, progress=session.progress, client=client)
+    tell_of(session, collection, counts.skipped)
+    if counts.skipped:
+        collection = collection[counts.kept]
     session.progress.clear()
-    return collection, found.matrix
+    return collection, counts.matrix
 
 
 def check_map_method(method: str) -> None:

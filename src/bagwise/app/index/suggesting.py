@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from bagwise._utils.arrays import unit_rows
 from bagwise._utils.checks import check_integer
 from bagwise.app.options import FitOptions
 from bagwise.app.training.few_labels import scores_beside_groups
@@ -166,20 +167,18 @@ def suggest_items(index: ItemIndex, n: int, labels: Mapping[str, str | None] | N
     size = min(_N_GROUPS, model.flattened or model.hierarchy.n_words)
     cut = model if model.n_groups == size or size < model.hierarchy.min_groups else model.cut(size)
     groups = words.features(cut, ("l1", "power"))
-    groups = np.asarray(groups.toarray() if sp.issparse(groups) else groups, np.float64)
-    lengths = np.linalg.norm(groups, axis=1, keepdims=True)
-    groups = np.divide(groups, lengths, out=np.zeros_like(groups), where=lengths > 0)
+    groups = unit_rows(np.asarray(groups.toarray() if sp.issparse(groups) else groups, np.float64))
     known = np.zeros(len(index), bool)
     known[[number[id] for id in labels]] = True
-    given = {number[id]: label for id, label in labels.items() if label}
-    classes = sorted(set(given.values()))
+    label_of = {number[id]: label for id, label in labels.items() if label}
+    classes = sorted(set(label_of.values()))
     scores = None
     if len(classes) > 1:
         rows = words.words(np.ones(len(index), bool))
         norms = sp.linalg.norm(rows, axis=1)
         rows = sp.csr_array(sp.diags_array(np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0)) @ rows)
-        labelled = np.array(sorted(given), np.intp)
-        codes = np.array([classes.index(given[k]) for k in labelled.tolist()])
+        labelled = np.array(sorted(label_of), np.intp)
+        codes = np.array([classes.index(label_of[k]) for k in labelled.tolist()])
         with fitting_svms():
             scores = scores_beside_groups(rows, groups, labelled, codes, FitOptions())
     two = None if scores is None else np.sort(scores, axis=1)[:, -2:]
