@@ -27,24 +27,10 @@ from harness import ROOT, Row, timed
 
 sys.path.insert(0, str(ROOT))
 from experiments.free_energy_text import PUBLISHED, QUICK_DOCUMENTS, split_of
-from experiments.text_methods import Fold
+from experiments.text_methods import Fold, published_kernel
 from experiments.text_tasks import Task, read_task
 
 QUICK_TASKS = ("Comp", "Kitchen")
-
-
-def published() -> FreeEnergyKernel:
-    """The form of the paper: topics and their words by Gibbs sampling, a score for each topic and word, one step."""
-    return FreeEnergyKernel(
-        LatentDirichlet(10, solver="gibbs", prior="fixed", topic_word_prior=0.01, random_state=0),
-        inference="gibbs",
-        word_block="full",
-        standardize=True,
-        damping=None,
-        normalize=None,
-        learner=DiagonalKernelLearner("prox"),
-        random_state=0,
-    )
 
 
 def earlier() -> FreeEnergyKernel:
@@ -65,7 +51,7 @@ def methods() -> dict[str, tuple[str, Any]]:
     return {
         "FEK": ("default", FreeEnergyKernel()),
         "TF-IDF + FEK": ("variant", make_pipeline(make_union(tfidf, FreeEnergyKernel()), Normalizer())),
-        "FEK, Gibbs, topics and words, prox": ("published", published()),
+        "FEK, Gibbs, topics and words, prox": ("published", published_kernel()),
         "FEK, earlier default": ("variant", earlier()),
         "TF-IDF": ("plain", tfidf),
     }

@@ -120,13 +120,20 @@ def sections(results: Results) -> list[Section]:
         table.append([f"{name}, {n_words} words, {counts[0]} + {counts[1]} samples", found["bound"]["forming"],
                       *(seconds[s] for s in SEARCHES), found["bound"]["seconds"],
                       f"fast {fast}, exhaustive {slow}"])  # fmt: skip
-        claims.append(Claim(
-            f"{name}: the fast search gains at least as much over the exhaustive one as published "
-            f"({slow / fast:.1f} times)",
-            seconds["exhaustive"] / seconds["bound"] >= slow / fast,
-            f"Here {seconds['exhaustive'] / seconds['bound']:.0f} times (the papers' index: "
-            f"{seconds['exhaustive'] / seconds['polar']:.1f} times).",
-        ))  # fmt: skip
+        gains = {search: seconds["exhaustive"] / seconds[search] for search in ("polar", "bound")}
+        told = f"as much over the exhaustive search as published ({slow / fast:.1f} times)"
+        claims += [
+            Claim(
+                f"{name}: the papers' index gains at least {told}",
+                gains["polar"] >= slow / fast,
+                f"Here {gains['polar']:.1f} times (the bound search, ours: {gains['bound']:.0f} times).",
+            ),
+            Claim(
+                f"{name}: the bound search, ours, gains at least {told} for the papers' index",
+                gains["bound"] >= slow / fast,
+                f"{gains['bound']:.0f} times.",
+            ),
+        ]
     text = """
 One thread, CSM, the best of three (exhaustive above 2000 words: one run). Uniform counts: whole runs from histograms to
 hierarchy. Table IV: forming the distances of both graphs, which is the same for all searches, and searching apart. Data

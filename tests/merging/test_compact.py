@@ -308,7 +308,7 @@ class TestCompress:
         assert compact[-1].cut(2).transform(pipeline[0].transform(TEXTS)).shape == (18, 2)
 
     def test_what_data_would_gain_is_said(self, pipeline):
-        with pytest.warns(UserWarning, match=r"is estimated from its idf\. With X, .* keep more of its answers"):
+        with pytest.warns(UserWarning, match=r"is estimated from its idf\. With X, .* fewer answers change"):
             compress(pipeline)
         with pytest.warns(UserWarning, match="all words count equally"):
             compress(pipeline[-1])

@@ -56,13 +56,17 @@ def test_it_is_scores_with_learned_weights(word_block, learner, normalize):
 
 def test_parameters_of_the_paper_do_what_it_says():
     X, y = documents()
+    shared = {"word_block": "full", "inference": "gibbs", "random_state": 0}
     published = FreeEnergyKernel(
-        lda(), word_block="topic", standardize=True, damping=None, normalize=None, learner=DiagonalKernelLearner()
+        lda(), standardize=False, damping=None, normalize=None, learner=DiagonalKernelLearner("prox"), **shared
     ).fit(X, y)
-    scores = FreeEnergyScore(lda(), standardize=True).fit_transform(X)
-    learner = DiagonalKernelLearner("ball").fit(scores, y)
-    np.testing.assert_allclose(published.transform(X), learner.transform(scores))
-    np.testing.assert_allclose(published.kernel(X), learner.kernel(scores))
+    scores = FreeEnergyScore(lda(), **shared).fit_transform(X).toarray()
+    products = scores[:, None] * scores[None]
+    signs = 2.0 * (y[:, None] == y) - 1 - np.eye(len(y))
+    slope = np.einsum("ij,ijk->k", signs, products)
+    weights = np.maximum(1 + slope / np.abs(slope).max(), 0)
+    np.testing.assert_allclose(published.weights_, weights, atol=1e-9)
+    np.testing.assert_allclose(published.kernel(X), (scores * weights) @ scores.T)
 
 
 def test_damping_is_that_of_the_counts():

@@ -329,9 +329,10 @@ class FreeEnergyKernel(CountReader, TransformerMixin, BaseEstimator):
     step were chosen by cross-validation on movie reviews and pairs of Reuters topics. TF-IDF may stand beside it, with
     `sklearn.preprocessing.Normalizer` after both, so that the kernel is the mean of two cosines (see Examples).
 
-    The form of the paper: ``model=LatentDirichlet(K, solver="gibbs", prior="fixed", topic_word_prior=0.01)``,
-    ``inference="gibbs"``, ``word_block="full"``, ``standardize=True``, ``damping=None``, ``normalize=None``,
-    ``learner=DiagonalKernelLearner("prox")``.
+    The form of the paper, to the letter: ``model=LatentDirichlet(K, solver="gibbs", prior="fixed",
+    topic_word_prior=0.01)``, ``inference="gibbs"``, ``word_block="full"``, ``standardize=False``, ``damping=None``,
+    ``normalize=None``, ``learner=DiagonalKernelLearner("prox")``: one step from equal weights, which is what all its
+    steps come to. Errors of both are in docs/results.
 
     Scores per word are scaled but not centred, since they are sparse. Where most documents have most words, as images
     do, centred scores are better: `FreeEnergyScore` as dense array, `sklearn.preprocessing.StandardScaler`,
