@@ -229,6 +229,18 @@ def test_columns_of_parquet_are_chosen(tmp_path):
     assert (table.names, table.left_out, [*table.unread]) == (["b"], ("a",), ["c"])
 
 
+def test_columns_of_different_lengths_are_damaged(tmp_path, monkeypatch):
+    pq.write_table(pa.table({"a": [1, 2, 3], "b": ["x", "y", "z"]}), tmp_path / "a.parquet")
+    whole = pq.ParquetFile.iter_batches
+
+    def cut(file, size, groups, columns):
+        return (one.slice(0, 2) if columns == ["a"] else one for one in whole(file, size, groups, columns=columns))
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", cut)
+    with pytest.raises(BagwiseError, match="not a Parquet file, or damaged: Column 1 named b expected length 2"):
+        read(tmp_path / "a.parquet")
+
+
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
 def test_equal_values_are_seen(kind):
     values = [b"", b"a", b"ab", b"ba", b"b", *(b"%d" % k for k in range(9000)), b"x" * 99_999]

@@ -737,10 +737,10 @@ def _read_parquet(file: Content, chosen: Sequence[str] | None, limits: Limits) -
                     limits.check("table_bytes", n_bytes, f"its first rows take {readable_size(n_bytes)}")
                     for name in some:
                         parts[name].append(batch.column(name))
-    columns = {
-        one.name: arrow().chunked_array(parts[one.name], None if parts[one.name] else one.type) for one in fields
-    }
-    table = arrow().table(columns)  # damaged columns may have different lengths
+        columns = {
+            one.name: arrow().chunked_array(parts[one.name], None if parts[one.name] else one.type) for one in fields
+        }
+        table = arrow().table(columns)  # damaged columns may have different lengths
     give_back_memory()
     return Table(table, range(1, table.num_rows + 1), unread=unread, left_out=left_out)
 
