@@ -10,7 +10,7 @@ from sklearn.svm import LinearSVC
 
 from bagwise import BagwiseError, merge_words
 from bagwise.criteria import ClassPosterior, Linkage, Margin
-from bagwise.merging.criteria._kernels import solve_svm
+from bagwise.merging.criteria.others import solve_svm
 from bagwise.merging.engine import Engine
 from helpers import topic_counts
 
