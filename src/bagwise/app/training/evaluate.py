@@ -38,6 +38,7 @@ from bagwise.distributed.executors import LocalExecutor, executor_of
 from bagwise.errors import BagwiseError, OptionError, argument
 from bagwise.merging.criteria import NAMED_CRITERIA, resolve_criterion
 from bagwise.merging.criteria.base import TraceRatio
+from bagwise.merging.criteria.posterior import MultinomialPosterior
 from bagwise.merging.sizes import path_sizes
 from bagwise.sources.collection import Collection
 from bagwise.sources.items import Skipped, SkippedItemsWarning
@@ -341,7 +342,7 @@ def advised_criteria(default: Method, modality: str, n_classes: int) -> tuple[li
     """
     names = [default.criterion, "classifier", "aib"]
     if default.scaling is None:
-        names.append("mlt")
+        names.append(MultinomialPosterior.name)
     by_pairs = MODALITIES[modality].two_classes_by
     if n_classes == 2 and by_pairs is not None:
         names.append(by_pairs)
@@ -351,7 +352,7 @@ def advised_criteria(default: Method, modality: str, n_classes: int) -> tuple[li
             continue
         if not criterion.supervised:
             left_out[name] = "uses no labels"
-        elif default.scaling is not None and criterion.non_negative and not criterion.scales_measurements:
+        elif criterion is MultinomialPosterior:
             left_out[name] = "for counts, not for measurements"
         elif issubclass(criterion, TraceRatio):
             is_like = "like csm" if "csm" in names else "for two classes of images or videos"
