@@ -221,3 +221,10 @@ def with_short_indices(words: Any) -> Any:
         kinds = (rows.indices.astype(np.int32, copy=False), rows.indptr.astype(np.int32, copy=False))
         rows = sp.csr_array((rows.data, *kinds), shape=rows.shape)
     return rows
+
+
+def without_columns(rows: Any, columns: NDArray[np.int64]) -> Any:
+    """Return rows of which some columns are 0."""
+    kept = np.ones(rows.shape[1], rows.dtype)
+    kept[columns] = 0
+    return sp.csr_array(rows.multiply(kept)) if sp.issparse(rows) else rows * kept

@@ -14,7 +14,6 @@ from bagwise.app.explorer.refused import Refused
 from bagwise.app.index.item_index import ItemIndex
 from bagwise.app.index.item_scores import ItemScores
 from bagwise.app.options import FitOptions
-from bagwise.app.training.fit import run_fit
 from bagwise.app.training.items import open_source
 from bagwise.app.training.relabelling import read_relabelling, relabelled, write_relabelling
 from bagwise.errors import BagwiseError
@@ -118,6 +117,8 @@ def refitted(index: ItemIndex, scored: ItemScores, labels: dict[str, str]) -> di
     Errors are of held-out answers: of the model of the index, for the labels that it was learned from and for the new
     ones, and of the new model for the new ones.
     """
+    from bagwise.app.training.fit import run_fit  # deferred: with scikit-learn
+
     model, known = index.model, FitOptions
     fitted = {name: value for name, value in model.options.items() if hasattr(known, name) and value is not None}
     options = FitOptions(**fitted | {"n_groups": model.n_groups})

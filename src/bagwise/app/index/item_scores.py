@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from bagwise._utils.matrices import without_columns
 from bagwise.app.index.index_words import CountedWords, IndexedWords
 from bagwise.app.index.item_index import ItemIndex
 from bagwise.app.modalities.vectorizers import group_features
@@ -17,7 +18,6 @@ from bagwise.app.training.calibration import fit_sharpness
 from bagwise.app.training.group_data import contributions
 from bagwise.app.training.item_answers import Measured, TopClasses
 from bagwise.app.training.seen import SeenItems
-from bagwise.app.training.steering import without_columns
 from bagwise.errors import BagwiseError
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.utils.parallel import Parallel, delayed
 
-from bagwise._utils.matrices import with_short_indices
+from bagwise._utils.matrices import with_short_indices, without_columns
 from bagwise.app.modalities.vectorizers import group_features
 from bagwise.app.model import Head, Model
 from bagwise.app.model.editing import unedited_model
@@ -33,7 +33,7 @@ from bagwise.merging.pooling import pool
 from bagwise.merging.scaling import Scaling
 from bagwise.merging.teacher import ScoreMoments, Teacher, balanced_weights, mean_squares, mean_weights
 
-__all__ = ["Steering", "without_columns"]
+__all__ = ["Steering"]
 
 # Sums of groups are dense from this fraction of values that are not zero on.
 _DENSE = 0.2
@@ -283,10 +283,3 @@ class Steering:
             classes = np.arange(len(self.original.classes))
             self._followed[number] = _Followed(Teacher(coef, intercept, classes, mass), scores)
         return self._followed[number]
-
-
-def without_columns(words: Any, columns: NDArray[np.int64]) -> Any:
-    """Return words of items of which some columns are 0."""
-    kept = np.ones(words.shape[1], words.dtype)
-    kept[columns] = 0
-    return sp.csr_array(words.multiply(kept)) if sp.issparse(words) else words * kept
