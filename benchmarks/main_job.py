@@ -17,12 +17,13 @@ Runs with different ``--only`` may share the folder of ``--json``; a last run wi
   after the file is read), memory is the peak of the process's resident memory until then, bytes are those of our
   file and of what pickle makes of the others (SIFT words: centres and classifier; SVD and PCA: components of the size).
   SVD and PCA are learned once, at the largest size; their seconds hold for all sizes.
-- Texts: the same words for all, ``\w\w+`` in lower case. Chi², mRMR, L1 selection and SVD begin with sublinear TF-IDF
-  of all words and end with a linear SVM; mRMR selects among the 2000 words that chi² puts first, by their occurrence;
-  L1 keeps the words with weights at the largest C that leaves no more than the size. All SVMs have C = 1. fastText has
-  unigrams, one thread, so that it can be repeated, and 25 epochs at a learning rate of 0.5, which texts held out of the
-  training parts of six newsgroups and apparel prefer to its tutorial's 1; quantised models keep 10,000 and 1000 words
-  and are retrained. It takes longer than all else, so that it runs on the first two splits of a task.
+- Texts: the same words for all, ``\w\w+`` in lower case; pairs of words beside them for ours and where it says so.
+  Chi², mRMR, L1 selection and SVD begin with sublinear TF-IDF of all words and end with a linear SVM; mRMR selects
+  among the 2000 words that chi² puts first, by their occurrence; L1 keeps the words with weights at the largest C
+  that leaves no more than the size. All SVMs have C = 1. fastText has unigrams, one thread, so that it can be
+  repeated, and 25 epochs at a learning rate of 0.5, which texts held out of the training parts of six newsgroups and
+  apparel prefer to its tutorial's 1; quantised models keep 10,000 and 1000 words and are retrained. It takes longer
+  than all else, so that it runs on the first two splits of a task.
 - Images: the average of the network of our default over each image, standardised, with a logistic regression and five
   folds of cross-validation in its time, and PCA of it; SIFT by OpenCV on a grid of 8 pixels, 1000 words by
   MiniBatchKMeans, square roots of relative frequencies (and L2 instead); 8 x 8 x 8 colours in HSV with 500 trees; PCA

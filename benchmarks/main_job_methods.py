@@ -43,6 +43,7 @@ ALL, AUTO = "all", "auto"  # sizes: all words; what the default chose
 # names of methods, as rows have them
 OURS, COMPACT, PCA_OF_OURS = "bagwise", "bagwise, compact file", "PCA of bagwise's words"
 TFIDF, NB, NBSVM_ = "TF-IDF + LinearSVC", "multinomial NB", "NBSVM"
+TFIDF_PAIRS = "TF-IDF of words and pairs + LinearSVC"
 CHI2, MRMR, L1, SVD = "chi²", "mRMR", "L1", "SVD"
 FASTTEXT, QUANTISED = "fastText", "fastText, quantised"
 SIFT, SIFT_PLAIN, COLOUR = "SIFT words + LinearSVC", "SIFT words + LinearSVC, L2", "HSV histogram + forest"
@@ -51,6 +52,7 @@ SCALED, SCALED_PCA = "StandardScaler + LinearSVC", "StandardScaler + PCA + Linea
 # what differences are to, by modality
 REFERENCE = {"texts": TFIDF, "images": POOLED, "table": SCALED}
 PREFILTERED = 2000  # words that mRMR selects from, by chi²
+PAIRS = {"ngram_range": (1, 2), "min_df": 2, "max_features": 50_000}  # of words, as this library has them
 MOST_C = 100.0  # of an SVM with an L1 penalty
 N_WORDS, STEP, SAMPLED = 1000, 8, 100_000  # of the SIFT words a person would write
 TOKEN = r"\b\w\w+\b"  # as scikit-learn and this library have it
@@ -405,6 +407,7 @@ METHODS: dict[str, dict[str, Callable[..., Iterator[Row]]]] = {
     "texts": {
         OURS: ours,
         TFIDF: _whole(TFIDF, make_pipeline(TfidfVectorizer(sublinear_tf=True), _svm())),
+        TFIDF_PAIRS: _whole(TFIDF_PAIRS, make_pipeline(TfidfVectorizer(**PAIRS, sublinear_tf=True), _svm())),
         NB: _whole(NB, make_pipeline(CountVectorizer(), MultinomialNB())),
         NBSVM_: _whole(NBSVM_, make_pipeline(CountVectorizer(binary=True), OneVsRestClassifier(NBSVM(random_state=0)))),
         CHI2: _selecting(CHI2, _by_chi2),

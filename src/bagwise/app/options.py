@@ -117,9 +117,9 @@ class FitOptions:
         "--words",
         help="Size of the vocabulary.",
         rule=IntegerRule(2),
-        unset="1000 for images and videos (2000 network words from 50 classes on), 30000 for texts (20000 without "
-        "classes)",
-        details="Texts have the most frequent words. Descriptors after the first have half as many words each.",
+        unset="1000 for images and videos (2000 network words from 50 classes on), 50000 for texts (30000 without "
+        "pairs of words, 20000 without classes)",
+        details="Texts have the most frequent words and n-grams. Descriptors after the first have half as many each.",
         metavar="N",
         modalities=("images", "videos", "texts"),
         stage="words",
@@ -244,7 +244,8 @@ class FitOptions:
         "--ngrams",
         help="the longest n-grams of the vocabulary.",
         rule=IntegerRule(1),
-        unset="1 word, or 3 characters",
+        unset="2 words where texts have classes, otherwise 1, or 3 characters",
+        details="Those of several words must occur in at least two texts.",
         metavar="N",
         modalities=("texts",),
         stage="words",

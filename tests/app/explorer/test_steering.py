@@ -35,7 +35,7 @@ def learned(tmp_path_factory):
 
     place = tmp_path_factory.mktemp("steered")
     folder = write_text_folder(place / "texts")
-    fit = run_fit(folder, FitOptions(n_groups=6, folds=3))
+    fit = run_fit(folder, FitOptions(n_groups=6, folds=3, ngrams=1))
     fit.model.save(place / "texts.bagwise")
     index_of_fit(fit, None, folder, FitOptions()).save(place / "texts.index")
     write_text_folder(place / "others", seed=5, n_each=4)

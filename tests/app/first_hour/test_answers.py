@@ -185,7 +185,8 @@ def test_items_of_an_index_are_explained_by_the_models_that_have_not_seen_them(p
     size = index.answers.sizes[0]
     answers = index.answers.top.at(0)
     labels = [index.model.classes[k] for k in answers.predicted.tolist()]
-    for k in range(0, len(index), 7):
+    right = [k for k, (one, other) in enumerate(zip(labels, index.labels, strict=True)) if one == other]
+    for k in right[::7]:
         said = as_json("explain", path, "--item", index.ids[k], "--groups", size)
         assert said["held_out"]
         assert said["class"] == labels[k]

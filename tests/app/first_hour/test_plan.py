@@ -97,7 +97,8 @@ def test_pyramids_have_features_in_every_cell(tmp_path):
 def test_of_many_texts_some_are_read(tmp_path, monkeypatch):
     monkeypatch.setattr(text_modality, "_PLANNED", 6)
     source = write_records(tmp_path / "texts.csv")
-    assert plan_fit(source).n_words == 30_000
+    assert plan_fit(source).n_words == 50_000
+    assert plan_fit(source, ngrams=1).n_words == 30_000
     assert plan_fit(source, n_words=50).n_words == 50
 
 

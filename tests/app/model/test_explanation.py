@@ -139,6 +139,27 @@ def text_classifier(names, tokenizer):
     )
 
 
+def test_groups_are_named_by_words_and_pairs_that_share_no_word():
+    names, weights = ["not", "good", "not good", "film", "the film", "plot"], [1.2, 3.0, 4.1, 2.5, 2.4, 2.0]
+    tree = random_hierarchy(6, np.random.default_rng(0))
+    how = {"modality": "texts", "hierarchy": tree, "n_groups": 1, "word_names": names, "word_weights": weights}
+    for longest, words in (
+        (1, "not good, good, film, the film, plot, not"),
+        (2, "not good, film, plot, good, the film, not"),
+    ):
+        model = Model(**how, term="log", norm="l2", tokenizer={"ngram_range": [1, longest]})
+        (group,) = model.describe_groups()
+        assert ", ".join(group.words) == words
+        assert group.name == "+".join(group.words[:3]) + "…(6)" == model.group_names()[0]
+
+
+def test_both_words_of_a_pair_are_lit_up():
+    model = text_classifier(["good", "not good"], {"ngram_range": [1, 2]})
+    spans = model.explain("Not good").places()  # weights 1 and 2
+    assert ["Not good"[span.start : span.end] for span in spans] == ["Not", "good"]
+    assert [span.weight for span in spans] == pytest.approx([1.0, 2.0])
+
+
 def test_characters_are_summed_in_words():
     names = [" c", "at", "t ", "a"]
     for analyzer in ("char_wb", "char"):

@@ -104,6 +104,22 @@ def test_features_of_the_model_are_those_it_learned_from(image_folder):
     np.testing.assert_allclose(fit.data.whole().toarray(), histograms.toarray()[:, : model.hierarchy.n_words])
 
 
+def test_pairs_of_words_are_words_of_texts_with_classes(tmp_path):
+    """Those of at least two texts."""
+    lines = ["not good at all", "this was not good", "very good it was", "very good indeed", "not bad", "bad at heart"]
+    labels = ["bad", "bad", "good", "good", "good", "bad"]
+    path = tmp_path / "lines.csv"
+    path.write_text("\n".join(["text,label", *map(",".join, zip(lines, labels, strict=True))]))
+    model = run_fit(path, FitOptions(n_groups=2, folds=3)).model
+    single = sorted({word for line in lines for word in line.split()})
+    assert sorted(model.word_names) == sorted([*single, "not good", "very good"])
+    assert "all words and pairs of words, TF-IDF, linear SVM" in [one["name"] for one in model.provenance["baselines"]]
+    assert "all words, TF-IDF, linear SVM" in [
+        one["name"] for one in run_fit(path, FitOptions(n_groups=2, folds=3, ngrams=1)).model.provenance["baselines"]
+    ]
+    assert set(run_fit(path, FitOptions(n_groups=2), use_classes=False).model.word_names) == set(single)
+
+
 @pytest.mark.parametrize("stop_words", [None, "english"])
 @pytest.mark.parametrize("ngrams", [1, 2])
 def test_the_model_counts_words_of_texts_as_the_fit_did(tmp_path, ngrams, stop_words):

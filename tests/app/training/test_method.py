@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
@@ -134,15 +134,17 @@ def test_a_model_of_texts_is_tf_idf_and_a_linear_svm_on_all_words(tmp_path):
     source = write_text_folder(tmp_path / "texts")
     fit = run_fit(source, FitOptions(folds=2))
     model, given = fit.model, [item.load() for item in fit.data.collection]
-    peer = make_pipeline(TfidfVectorizer(sublinear_tf=True), LinearSVC(random_state=0, max_iter=3000))
-    peer.fit(given, fit.codes)
+    single, pairs = CountVectorizer().fit(given), CountVectorizer(ngram_range=(2, 2), min_df=2).fit(given)
+    names = sorted([*single.get_feature_names_out(), *pairs.get_feature_names_out()])
+    tfidf = TfidfVectorizer(sublinear_tf=True, ngram_range=(1, 2), vocabulary=names)
+    peer = make_pipeline(tfidf, LinearSVC(random_state=0, max_iter=3000)).fit(given, fit.codes)
     assert model.options["criterion"] == "classifier"
-    assert list(peer[0].get_feature_names_out()) == list(model.word_names)
+    assert names == list(model.word_names)
     new = [text for text, _ in texts(n_each=4, seed=5)]
     whole = model.cut(model.hierarchy.n_words)
     np.testing.assert_allclose(whole.transform(new).toarray(), peer[0].transform(new).toarray(), atol=1e-6)
     scores, expected = whole.decision_function(new), peer.decision_function(new)
-    np.testing.assert_allclose(scores[:, 1] if expected.ndim == 1 else scores, expected, atol=1e-4)
+    np.testing.assert_allclose(scores[:, 1] if expected.ndim == 1 else scores, expected, atol=1e-3)
     loaded = Model.load(model.save(tmp_path / "m.bagwise"))
     np.testing.assert_array_equal(loaded.predict(new), model.predict(new))
     counts = model.histograms(new).toarray()

@@ -28,7 +28,7 @@ from small_sources import table, write_image_folder, write_table, write_text_fol
 KINDS = {
     "classifier": {"n_groups": 6, "folds": 3},
     "two classes": {"n_groups": 4, "folds": 3, "C": 0.5, "random_state": 7},
-    "aib": {"n_groups": 5, "folds": 3, "criterion": "aib"},
+    "aib": {"n_groups": 5, "folds": 3, "criterion": "aib", "ngrams": 1},
     "counts": {"n_groups": 4, "folds": 3, "criterion": "aib"},
     "measurements": {"n_groups": 4, "folds": 3},
     "pyramid": {"n_words": 12, "n_groups": 4, "folds": 2, "pyramid": 5, "criterion": "classifier"},

@@ -86,9 +86,9 @@ class TableModality(Modality):
 
         return find_scaling(X) if options.root == "auto" else None
 
-    def baseline_of_all(self, scaled: bool) -> str:
+    def baseline_of_all(self, vectorizer: Vectorizer, scaled: bool) -> str:
         """Return the name of the method with all columns."""
-        return "all columns, standardised, linear SVM" if scaled else super().baseline_of_all(scaled)
+        return "all columns, standardised, linear SVM" if scaled else super().baseline_of_all(vectorizer, scaled)
 
     def contents(self, model: Model, X: Any, n_jobs: int | None) -> tuple[Any, Sequence[Located]]:
         """Return the rows, whose places are columns."""

@@ -34,9 +34,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Span", "TextModality", "TextVectorizer", "checked_tokenizer", "excerpt_of", "located_words"]
 
-_WORDS = 30_000
+# Words, and pairs of words if they are part of the vocabulary.
+_WORDS, _WORDS_AND_PAIRS = 30_000, 50_000
 # Without classes: more are no better for clusters of texts.
 _CLUSTERED_WORDS = 20_000
+# The longest n-grams of words of texts with classes, and texts that n-grams of several words must occur in.
+_LABELLED_NGRAM, _TEXTS_OF_NGRAM = 2, 2
 _TOKEN = r"(?u)\b\w\w+\b"
 # The longest n-grams of characters.
 _CHARACTERS = 3
@@ -144,17 +147,19 @@ class TextModality(Modality):
                 "Use 'kmeans'.",
             )
         tokenizer: dict[str, Any]
+        n_words = _CLUSTERED_WORDS if n_classes == 0 else _WORDS
         if options.analyzer == "char":
             tokenizer = {"analyzer": "char", "lowercase": True, "ngram_range": [1, options.ngrams or _CHARACTERS]}
         else:
+            longest = options.ngrams or (_LABELLED_NGRAM if n_classes > 0 else 1)
+            n_words = _WORDS_AND_PAIRS if longest > 1 and n_classes > 0 else n_words
             tokenizer = {
                 "lowercase": True,
                 "token_pattern": _TOKEN,
-                "ngram_range": [1, options.ngrams or 1],
+                "ngram_range": [1, longest],
                 "stop_words": options.stop_words,  # n-grams skip them, so that the model must do so as well
             }
-        n_words = options.n_words or (_WORDS if n_classes > 0 else _CLUSTERED_WORDS)
-        return TextVectorizer(tokenizer, n_words=n_words, min_count=options.min_count)
+        return TextVectorizer(tokenizer, n_words=options.n_words or n_words, min_count=options.min_count)
 
     def restore(self, model: Model) -> Vectorizer:
         """Return the vectorizer of a model."""
@@ -186,6 +191,13 @@ class TextModality(Modality):
     def root(self, asked: str, criterion: str, n_classes: int) -> str | None:
         """Return None: words have TF-IDF weights."""
         return None
+
+    def baseline_of_all(self, vectorizer: Vectorizer, scaled: bool) -> str:
+        """Return the name of the method with all words, and what else the vocabulary has."""
+        tokenizer = getattr(vectorizer, "tokenizer", {})
+        longest = 1 if tokenizer.get("analyzer") == "char" else tokenizer.get("ngram_range", (1, 1))[1]
+        more = {1: "", 2: " and pairs of words"}.get(longest, " and n-grams")
+        return f"all words{more}, TF-IDF, linear SVM"
 
     def contents(self, model: Model, X: Any, n_jobs: int | None) -> tuple[Any, Sequence[Located]]:
         """Return the histograms of texts, and what finds the places of words in them."""
@@ -240,7 +252,8 @@ class TextVectorizer(Vectorizer):
     """Count the words of texts.
 
     `tokenizer` has options of `WordCounts`; `word_names` is the vocabulary, or `word_hashes` are its hashes, ascending.
-    `fit_transform` learns up to `n_words` words, the most frequent of those that occur in at least `min_count` texts.
+    `fit_transform` learns up to `n_words` words, the most frequent of those that occur in at least `min_count` texts,
+    n-grams of several words in at least two.
     """
 
     modality = "texts"
@@ -339,7 +352,10 @@ class TextVectorizer(Vectorizer):
 
     def learn(self, summary: WordTotals, run: Run, source: str = "the source") -> None:
         """Take the most frequent of the words that occur in enough texts, as `CountVectorizer` does."""
-        enough = np.flatnonzero(summary.n_texts >= min(self.min_count, summary.n_items))
+        least = np.full(len(summary.words), self.min_count)
+        if self.tokenizer.get("analyzer", "word") == "word":
+            least[[" " in word for word in summary.words]] = max(self.min_count, _TEXTS_OF_NGRAM)
+        enough = np.flatnonzero(summary.n_texts >= np.minimum(least, summary.n_items))
         if len(enough) > self.max_words:
             enough = np.sort(enough[(-summary.occurrences[enough]).argsort()[: self.max_words]])
         if not len(enough):

@@ -105,7 +105,8 @@ def typicality(model: Model, occurrences: NDArray[np.float64] | None = None) -> 
 
     For texts with TF-IDF weights w, that is :math:`w^2 e^{-w/2}`, the squared weight times the square root of the part
     of texts that have the word: it is largest for words in 5 % of all texts. Words such as "the", which occur
-    everywhere, would name most groups otherwise, or words that one text repeats. For others it is the number of
+    everywhere, would name most groups otherwise, or words that one text repeats. Words and n-grams that share a word
+    with a more typical one of their group come after the three that name it. For others it is the number of
     occurrences times the weight.
 
     Parameters
@@ -141,7 +142,30 @@ def typicality(model: Model, occurrences: NDArray[np.float64] | None = None) -> 
     weights = model.word_weights.astype(np.float64)
     if not MODALITIES[model.modality].tfidf or (model.term, model.norm) != ("log", "l2"):
         return occurrences * weights
-    return weights**2 * np.exp(-weights / 2) * (1 + 1e-9 * occurrences / max(occurrences.max(initial=0.0), 1.0))
+    typical = weights**2 * np.exp(-weights / 2) * (1 + 1e-9 * occurrences / max(occurrences.max(initial=0.0), 1.0))
+    return _repeats_last(model, typical)
+
+
+def _repeats_last(model: Model, typical: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Lower the values of n-grams that share a word with one before them, so that others name the group."""
+    tokenizer: Mapping[str, Any] = model.tokenizer or {}
+    longest = tokenizer.get("ngram_range", (1, 1))[1]
+    if model.word_names is None or longest == 1 or tokenizer.get("analyzer", "word") != "word":
+        return typical
+    lowered = typical.copy()
+    for members in model.groups():
+        named, said, repeats = list[int](), set[str](), list[int]()
+        for word in members[np.argsort(-typical[members], kind="stable")].tolist():
+            own = model.word_names[word].split(" ")
+            if said.isdisjoint(own):
+                named.append(word)
+                said.update(own)
+            else:
+                repeats.append(word)
+            if len(named) == WORDS_IN_NAME:
+                break
+        lowered[repeats] = np.minimum(typical[repeats], (1 - 1e-9) * typical[named[-1]])
+    return lowered
 
 
 def word_shares(model: Model) -> tuple[NDArray[np.float64], str]:

@@ -33,7 +33,7 @@ def measure_baselines(
 
     - the most frequent class of the training items
     - all words, weighted as for the model, and a linear SVM: the largest size of the path, if that is all words. For
-      texts this is TF-IDF with a linear SVM.
+      texts this is TF-IDF of words and pairs of words with a linear SVM.
     - for images described by several descriptors one of which is `ColorCells`: its words alone, L1 normalised with
       square roots, and a linear SVM, which is a histogram of colours
     """
@@ -44,7 +44,9 @@ def measure_baselines(
     if path.sizes[-1] == data.n_words:
         baselines.append(
             {
-                "name": MODALITIES[data.collection.modality].baseline_of_all(method.scaling is not None),
+                "name": MODALITIES[data.collection.modality].baseline_of_all(
+                    data.vectorizer, method.scaling is not None
+                ),
                 "error": float(path.errors[-1]),
                 "standard_error": float(path.standard_errors[-1]),
                 "n_features": int(data.histograms.shape[1]),
