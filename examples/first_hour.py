@@ -34,6 +34,7 @@ SHORTEST = 80
 WIDTH = 100
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 UNIT = r"(?:ms|s|min|h|bytes|[kMG]B)\b"  # of times and sizes
+HASH = r"\b[0-9a-f]{32}\b"
 NUMBER = r"[-+<>]?\d[\d,]*\.?\d*(?: %)?(?: ± \d+\.?\d*)?"
 QUERY = "Parse the headers of a message and return its charset"
 
@@ -192,7 +193,7 @@ def normalized(lines: Iterable[str]) -> list[str]:
     for line in lines:
         cells = re.split(r"\s{2,}", line.strip())
         is_row = len(cells) > 1 and any(re.fullmatch(NUMBER, cell) for cell in cells)
-        said = "(rows)" if is_row else re.sub(f"(?:{NUMBER} ?{UNIT} ?)+|{NUMBER}", "#", " ".join(line.split()))
+        said = "(rows)" if is_row else re.sub(f"{HASH}|(?:{NUMBER} ?{UNIT} ?)+|{NUMBER}", "#", " ".join(line.split()))
         if said != "(rows)" or found[-1:] != ["(rows)"]:
             found.append(said)
     return found

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,10 +21,12 @@ from bagwise.app.modalities import MODALITIES
 from bagwise.app.modalities.vectorizers import group_features, normalize_features
 from bagwise.app.model.model import Model
 from bagwise.app.training.group_data import spread
-from bagwise.app.training.known_items import KnownItems
 from bagwise.errors import BagwiseError, argument
 from bagwise.retrieval.blocks import InvertedBlock
 from bagwise.retrieval.histograms import BLOCK_ITEMS
+
+if TYPE_CHECKING:
+    from bagwise.app.training.known_items import KnownItems
 
 __all__ = ["CountedWords", "IndexedWords"]
 
@@ -149,6 +151,8 @@ class IndexedWords:
 
 def known_items(index: ItemIndex) -> KnownItems:
     """See `ItemIndex.known_items`."""
+    from bagwise.app.training.known_items import KnownItems  # deferred: it reads items
+
     model, frequencies = index.model, None
     modality = MODALITIES[model.modality]
     if modality.rows:
