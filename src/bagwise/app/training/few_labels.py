@@ -40,8 +40,9 @@ Values = NDArray[np.float64]
 _N_GROUPS, _GROUPS_A_CLASS = 50, 10
 # What features of groups are multiplied by, beside words of length 1; the first is taken where nothing can be measured.
 _WEIGHTS = (1.0, 0.5, 0.0)
-# Folds that choose among these, and labelled items of the smallest class that they need.
-_FOLDS = 5
+# Folds that choose among these, and labelled items of the smallest class that they need: items that were labelled for
+# being uncertain speak against groups as long as there are few others.
+_FOLDS, _LEAST_MEASURED = 5, 20
 # Penalty of weights of words that follow scores: words have length 1.
 _RIDGE = 1.0
 # Labels of the smallest class below which an error says little.
@@ -148,7 +149,7 @@ def train_with_groups(
     """Train a linear classifier on words that knows what groups made from all items say.
 
     1. A linear SVM is trained on the labelled items, with their groups beside their words. Groups are multiplied by 1,
-       ½ or 0, which cross-validation among the labelled items chooses where each class has an item for each fold.
+       or by what of 1, ½ and 0 cross-validation among the labelled items prefers, where each class has 20 of them.
     2. Weights of words alone follow its scores of all items, labelled or not, by ridge regression: words that occur
        in no labelled item get weights from the company they keep. So new items need their words alone.
 
@@ -202,7 +203,7 @@ def _beside(X: Any, groups: Values, weight: float) -> Any:
 def _chosen_weight(X: Any, groups: Values, codes: NDArray[np.int64], options: FitOptions) -> float:
     """Return the weight of groups of the fewest errors among the labelled items; of equal ones the largest."""
     counts = np.bincount(codes)
-    if counts[counts > 0].min() < _FOLDS:
+    if counts[counts > 0].min() < _LEAST_MEASURED:
         return _WEIGHTS[0]
     splits = list(StratifiedKFold(_FOLDS, shuffle=True, random_state=options.random_state).split(codes, codes))
     errors = []
