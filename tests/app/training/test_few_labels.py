@@ -125,8 +125,10 @@ def test_weights_of_words_follow_the_svm_beside_groups(weight, monkeypatch):
 
 
 def test_useless_groups_are_not_used():
-    X, unlabelled, _ = problem(n_labelled=60, n_groups=40)
-    codes = (X[:, [0]].toarray().ravel() > 0).astype(np.int64)
+    X, unlabelled, _ = problem(n_labelled=80, n_groups=40)
+    first, second = X[:, [0, 1]].toarray().T
+    codes = (first > second).astype(np.int64)
+    assert np.bincount(codes).min() >= 20  # or nothing is measured
     noise = replace(unlabelled, of_labelled=np.random.default_rng(0).normal(0, 20, unlabelled.of_labelled.shape))
     with fitting_svms():
         assert train_with_groups(X, unlabelled.weighted, noise, codes, OPTIONS).weight == 0

@@ -27,6 +27,8 @@ __all__ = ["N_CENTRES", "ItemSuggester", "Suggestion", "suggest_items"]
 N_CENTRES = 15
 # Groups by which items are clustered, and that help a classifier of few labels.
 _N_GROUPS = 50
+# Different items of a cluster, on average.
+_LEAST_OF_CLUSTER = 3
 # An item is not suggested beside another one of at least this cosine.
 _DUPLICATE = 0.98
 
@@ -71,8 +73,12 @@ class ItemSuggester:
 
     @classmethod
     def of(cls, rows: NDArray[Any], n_clusters: int = N_CENTRES, random_state: int = 0) -> Self:
-        """Cluster items by k-means; rows of zeros are items without words."""
-        n_clusters = min(check_integer(n_clusters, "n_clusters", 1), len(np.unique(rows, axis=0)))
+        """Cluster items by k-means, into fewer clusters if there would be fewer than three different items in each.
+
+        Rows of zeros are items without words.
+        """
+        n_distinct = len(np.unique(rows, axis=0))
+        n_clusters = min(check_integer(n_clusters, "n_clusters", 1), max(1, n_distinct // _LEAST_OF_CLUSTER))
         clustered = kmeans(rows, n_clusters, n_init=3, random_state=random_state)
         sums = np.zeros((n_clusters, rows.shape[1]))
         np.add.at(sums, clustered.labels, rows)
