@@ -38,7 +38,7 @@ def test_a_fitted_model_is_explored_with_its_items(fitted):
         assert told["items"]["n"] == 24
         assert told["held_out"]["error"] == pytest.approx(fitted.path.errors[fitted.path.sizes.index(3)])
         one = ask("items/0")
-        assert "".join(piece for piece, _ in one["text"]) == fitted.fit_.data.collection[0].load()
+        assert "".join(piece for piece, *_ in one["text"]) == fitted.fit_.data.collection[0].load()
         running._server.space.editor.edit({"edit": "rename", "n_groups": 3, "group": 0, "name": "first"}, 0)
         assert running.model.given_names == {0: "first"}
         running._server.space.editor.edit({"edit": "join", "n_groups": 3, "groups": [0, 1]}, 1)

@@ -23,7 +23,9 @@ EDITS = [
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
     folder = write_text_folder(tmp_path_factory.mktemp("edited") / "texts")
-    index = index_of_fit(run_fit(folder, FitOptions(n_groups=6, folds=3)), None, folder, FitOptions()).with_clusters(3)
+    index = index_of_fit(
+        run_fit(folder, FitOptions(n_groups=6, folds=3, ngrams=1)), None, folder, FitOptions()
+    ).with_clusters(3)
     return index.save(folder.parent / "texts.index")
 
 
