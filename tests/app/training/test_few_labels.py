@@ -15,7 +15,9 @@ from bagwise.app.training import few_labels
 from bagwise.app.training.few_labels import Unlabelled, train_with_groups
 from bagwise.app.training.item_answers import HELD_OUT
 from bagwise.app.training.method import fitting_svms, make_svm
+from bagwise.app.training.validating import path_errors
 from bagwise.errors import BagwiseError
+from bagwise.merging.path import PathScores
 from bagwise.sources.collection import Collection
 
 OPTIONS = FitOptions(n_jobs=1)
@@ -77,6 +79,17 @@ def test_errors_are_means_over_several_divisions_into_folds(few):
     wrong = np.asarray(path.errors) * 4 * len(fit.codes)  # folds have as many items: errors count items and rounds
     np.testing.assert_allclose(wrong, np.round(wrong), atol=1e-9)
     assert fit.held_out.shape == (len(path.sizes), len(fit.codes))
+    index = index_of_fit(fit, None, fit.data.collection, OPTIONS)
+    assert index.answers.protocol == path.protocol_of_answers == "3-fold cross-validation"
+
+
+def test_further_divisions_of_the_same_items_do_not_make_standard_errors_small():
+    wrong, rng = np.arange(40) < 12, np.random.default_rng(0)
+    rounds = [[1.0 - np.mean(wrong[fold]) for fold in np.split(rng.permutation(40), 5)] for _ in range(4)]
+    alone = [path_errors(PathScores(np.array([2]), np.array([one]).T), 5).standard_errors[0] for one in rounds]
+    together = path_errors(PathScores(np.array([2]), np.array([rounds]).reshape(20, 1)), 5, 4)
+    assert together.errors[0] == pytest.approx(0.3)
+    assert 0.9 * np.mean(alone) < together.standard_errors[0] < 1.1 * np.mean(alone)
 
 
 def test_explanations_add_up_and_files_keep_it_all(few, tmp_path):

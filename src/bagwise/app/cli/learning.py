@@ -395,7 +395,7 @@ def _print_classes(session: Session, fitted: Any, evaluation: Any) -> None:
 
     model = fitted.model
     if fitted.held_out is not None:
-        matrix = ConfusionMatrix(model.classes, fitted.confusion(model.n_groups), model.path.protocol)
+        matrix = ConfusionMatrix(model.classes, fitted.confusion(model.n_groups), model.path.protocol_of_answers)
         session.answer(by_class=measures_of(matrix, model.n_groups))
     elif evaluation is not None and model.n_groups in evaluation.sizes:
         matrix = ConfusionMatrix(model.classes, evaluation.confusion(model.n_groups), "test")

@@ -154,6 +154,11 @@ class PathErrors:
         return self.sizes[self.errors.index(min(self.errors))]
 
     @property
+    def protocol_of_answers(self) -> str:
+        """How held-out answers came about: of errors that are means over several divisions, those of the first."""
+        return self.protocol.partition(", ")[0]
+
+    @property
     def auto(self) -> int:
         """The size that ``n_groups="auto"`` chooses: the smallest that is about as good as the best.
 

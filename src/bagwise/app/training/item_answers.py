@@ -181,7 +181,7 @@ class ItemAnswers:
             for first in range(n_held_out, n_items, _BATCH):
                 part = slice(first, min(first + _BATCH, n_items))
                 top.put(k, part, model.heads[size].scores(model.group(histograms[part], size)))
-        protocol = model.path.protocol if held_out is not None and model.path is not None else ""
+        protocol = model.path.protocol_of_answers if held_out is not None and model.path is not None else ""
         return cls(sizes, top, origins, seen is not None and seen.exact, protocol)
 
     @classmethod
@@ -200,7 +200,7 @@ class ItemAnswers:
             row = held_out.at(model.path.sizes.index(size))
             for target, values in zip(top.arrays, row.arrays, strict=True):
                 target[k, numbers] = values
-        return replace(self, top=top, origins=origins, protocol=model.path.protocol)
+        return replace(self, top=top, origins=origins, protocol=model.path.protocol_of_answers)
 
     def with_items(self, model: Model, collection: Collection, histograms: Any) -> ItemAnswers:
         """Return answers for further items too: by the model, which may have been learned from some of them."""

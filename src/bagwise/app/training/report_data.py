@@ -62,10 +62,10 @@ def fit_report_data(fit: Fit, evaluation: Evaluation | None = None, title: str |
             known.histograms,
             fit.codes,
             fit.held_out[model.path.sizes.index(model.n_groups)],
-            model.path.protocol,
+            model.path.protocol_of_answers,
         )
         notes.append(
-            f"The predictions of the examples come from {model.path.protocol}: each item was classified by a model "
+            f"The predictions of the examples come from {predictions.protocol}: each item was classified by a model "
             "trained without it. The scores and contributions come from the final model, trained on all items, "
             "which may predict another class."
         )

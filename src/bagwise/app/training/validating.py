@@ -110,9 +110,7 @@ def validate(
         if k < len(splits):
             folds.append(Fold(test, learned))
             observe.put(test, top, scores)
-    # the same items are tested in each round: what differs between folds is their mean over rounds
-    of_folds = scores_of.reshape(len(rounds), len(splits), len(sizes)).mean(axis=0)
-    path = path_errors(PathScores(np.asarray(sizes), of_folds, right=right), len(splits), len(rounds))
+    path = path_errors(PathScores(np.asarray(sizes), scores_of, right=right), len(splits), len(rounds))
     calibration = observe.calibration()
     if steps is not None:
         kept = {"path": to_json(path.to_dict()), "calibration": np.array(list(calibration.values()))}
@@ -123,11 +121,14 @@ def validate(
 
 
 def path_errors(scores: PathScores, n_folds: int, n_rounds: int = 1) -> PathErrors:
-    """Return the errors of a cross-validation as a model keeps them."""
+    """Return the errors of a cross-validation as a model keeps them.
+
+    The folds of each round test the same items, so that standard errors are those of one round: of `n_folds` folds.
+    """
     protocol = f"{n_folds}-fold cross-validation"
     if n_rounds > 1:
         protocol = f"{protocol}, {n_rounds} times"
-    columns = (scores.errors, scores.standard_errors, scores.paired_errors)
+    columns = (scores.errors, np.sqrt(n_rounds) * scores.standard_errors, scores.paired_errors)
     errors, deviations, paired = (tuple(column.tolist()) for column in columns)
     return PathErrors(tuple(scores.sizes.tolist()), errors, deviations, protocol, paired)
 
