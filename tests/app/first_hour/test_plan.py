@@ -24,6 +24,11 @@ def sources(kind, folder):
         path = folder / "texts.csv"
         path.write_text("text,label\n" + "".join(f"{text},{label}\n" for text, label in rows))
         return path, []
+    if kind == "few labels":
+        rows = [f"{text},{label if k % 9 < 3 else ''}\n" for k, (text, label) in enumerate(texts(n_each=9))]
+        path = folder / "texts.csv"
+        path.write_text("text,label\n" + "".join(rows))
+        return path, []
     if kind == "unlabelled":
         path = folder / "texts.txt.csv"
         path.write_text("text\n" + "".join(f"{text}\n" for text, _ in texts()))
@@ -35,7 +40,7 @@ def sources(kind, folder):
     return path, []
 
 
-@pytest.mark.parametrize("kind", ["images", "texts", "unlabelled", "table"])
+@pytest.mark.parametrize("kind", ["images", "texts", "few labels", "unlabelled", "table"])
 def test_a_plan_has_the_words_the_method_and_the_notes_of_the_run(kind, tmp_path):
     source, options = sources(kind, tmp_path)
     told = as_json("fit", source, *options, "--out", tmp_path / "a.bagwise", "--dry-run")

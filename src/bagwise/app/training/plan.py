@@ -10,6 +10,7 @@ from bagwise._utils.text import how_many
 from bagwise.app.modalities import MODALITIES
 from bagwise.app.modalities.visual_words import N_SAMPLED_VECTORS
 from bagwise.app.options import FitOptions, check_options
+from bagwise.app.training.few_labels import few_labels_notes
 from bagwise.app.training.fit import DEFAULT_GROUPS, check_groups
 from bagwise.app.training.method import adapt_to_table, choose_method, folds_of, sizes_of
 from bagwise.app.training.preparing import class_names, enough_for_folds, open_training
@@ -108,13 +109,14 @@ def plan_fit(source: Any, **options: Any) -> FitPlan:
     >>> plan.n_items, plan.n_words, plan.criterion, plan.sizes, plan.n_folds
     (6, 3, 'classifier', (2, 3), 3)
     """
-    opened = open_training(source, FitOptions(**options))
+    opened = open_training(source, FitOptions(**options), unlabelled=True)
     collection, chosen, log = opened.collection, opened.options.with_changes(cache=None), opened.log
     if not len(collection):
         raise BagwiseError(f"{collection.source} has no items to learn from.")
     check_options(chosen, collection.modality)
     n, modality, classes = len(collection), collection.modality, class_names(collection, chosen)
     codes = collection.codes_in(classes) if classes else None
+    codes = None if codes is None else codes[codes >= 0]
     pyramid = resolve_pyramid(chosen.pyramid)
     words = MODALITIES[modality].planned_words(collection, chosen, len(classes))
     n_words = sum(words.vocabularies)
@@ -129,6 +131,8 @@ def plan_fit(source: Any, **options: Any) -> FitPlan:
         method = adapt_to_table(method, collection.X, modality, chosen)
     if method.scaling is not None:
         log.notes.append(f"The {method.scaling}.")
+    if codes is not None and len(codes) < n:
+        log.notes += few_labels_notes(codes, classes, n)
     n_groups = chosen.n_groups
     if chosen.asked_groups is None and not validated:
         n_groups = min(max(DEFAULT_GROUPS, len(classes)), n_words)
