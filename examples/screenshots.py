@@ -37,6 +37,8 @@ SCHEMES = ("light", "dark")
 # Pictures of README and docs: data, page, width and colours.
 SHOWN = {
     "photos-groups-wide-light",
+    "photos-between-wide-light",
+    "photos-labels-wide-light",
     "texts-item-wide-light",
     "texts-overview-wide-light",
     "texts-map-wide-light",
@@ -119,7 +121,7 @@ def visit(
 
 def edit_groups(editor: Any) -> None:
     """Split the largest group, and name the first of the others."""
-    editor.wait()
+    editor.start()
     model = editor.current.model
     groups = model.describe_groups()
     largest = max(groups, key=lambda group: len(group.words)).number

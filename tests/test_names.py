@@ -12,15 +12,6 @@ SOURCE = Path(bagwise.__file__).parent
 TREES = {path.relative_to(SOURCE).as_posix(): ast.parse(path.read_text("utf-8")) for path in SOURCE.rglob("*.py")}
 # What may be in a variable of these names, nobody knows.
 VAGUE = {"found", "given", "place", "held", "own"}
-# Packages where variables still have them.
-VAGUE_IN = {
-    "app/explorer",
-}  # fmt: skip
-
-
-def package_of(path: str) -> str:
-    parts = path.split("/")
-    return "/".join(parts[: 2 if parts[0] == "app" and len(parts) > 2 else 1])
 
 
 def vague_names(tree: ast.AST) -> list[str]:
@@ -44,7 +35,7 @@ def test_no_class_name_is_used_twice():
 def test_variables_are_named_after_what_they_hold():
     found = {path: names for path, tree in TREES.items() if (names := vague_names(tree))}
     print(f"{sum(map(len, found.values()))} variables in {len(found)} files are named {', '.join(sorted(VAGUE))}")
-    assert {path: names for path, names in found.items() if package_of(path) not in VAGUE_IN} == {}
+    assert found == {}
 
 
 @pytest.mark.parametrize(

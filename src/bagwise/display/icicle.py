@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise._utils.text import count, how_many
-from bagwise.display.svg import element, text
+from bagwise.display.svg import LIGHT, element, text
 from bagwise.display.texts import clean, one_line, percent, shortened
 
 __all__ = ["N_TONES", "Tree", "TreeRow", "icicle_chart", "script_data", "tree_script"]
 
-N_TONES = 6  # colours of classes
+N_TONES = sum(name.startswith("series-") for name in LIGHT)  # colours of classes
 _ROW, _HEAD, _WIDTH = 22.0, 64.0, 760.0
 _LETTER = 6.4  # pixels of a letter
 _NARROW = 0.4  # pixels; narrower groups are not drawn

@@ -32,6 +32,20 @@ _COLOURS = {  # on light and on dark pages
     "series-4": ("#8a6a00", "#d6b24a"),
     "series-5": ("#9c3a78", "#df8fc0"),
     "series-6": ("#4d6b2f", "#a3c47f"),
+    "series-7": ("#1f5fae", "#7fb2f0"),
+    "series-8": ("#7a3fa0", "#c397e6"),
+    "series-9": ("#a8324a", "#f08aa0"),
+    "series-10": ("#1d7d3d", "#74cf8a"),
+    "series-11": ("#a05a10", "#eda860"),
+    "series-12": ("#3d6f8e", "#93bfdb"),
+    "series-13": ("#6b5b3e", "#c4b28f"),
+    "series-14": ("#b0286b", "#f27db6"),
+    "series-15": ("#2f3b66", "#c3cbef"),
+    "series-16": ("#5d7a00", "#c0d860"),
+    "series-17": ("#8c2f12", "#ffb199"),
+    "series-18": ("#00755a", "#5fdcb4"),
+    "series-19": ("#7d4a5f", "#d3a3b8"),
+    "series-20": ("#4f4f4f", "#c0c0c0"),
 }
 LIGHT, DARK = ({name: pair[k] for name, pair in _COLOURS.items()} for k in (0, 1))
 # Shades of a heat map besides the empty one.

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bagwise.display import notebook
-from bagwise.display.icicle import N_TONES, Tree, TreeRow, icicle_chart
+from bagwise.display.icicle import Tree, TreeRow, icicle_chart
 
 if TYPE_CHECKING:
     from bagwise.merging.hierarchy import Hierarchy
@@ -17,6 +17,7 @@ __all__ = ["FittedView", "hierarchy_html"]
 
 _SIZES = (1, 2, 5, 10, 20, 50)
 _SHOWN = 12  # groups
+_MAIN = 6  # groups that have a colour each
 
 
 def hierarchy_html(hierarchy: Hierarchy, n_groups: int | None = None) -> str:
@@ -26,7 +27,7 @@ def hierarchy_html(hierarchy: Hierarchy, n_groups: int | None = None) -> str:
     if not sizes or n < 2:
         return ""
     order = hierarchy.leaf_order()
-    main = hierarchy.cut(min(max(N_TONES, hierarchy.min_groups), n))  # each of these has a colour
+    main = hierarchy.cut(min(max(_MAIN, hierarchy.min_groups), n))  # each of these has a colour
     rows = []
     for size in sizes:
         labels = hierarchy.cut(size)

@@ -13,12 +13,13 @@ from PIL import Image
 from bagwise.app import FitOptions, run_fit
 from bagwise.app.explorer import Workspace, explaining, open_workspace, pages
 from bagwise.app.explorer.app import make_app
+from bagwise.app.model.groups import lifts, typicality
 from bagwise.app.training.seen import SeenItems
 from bagwise.errors import BagwiseError
 from commands import bagwise, process
 from explorer_requests import respond, with_seen
 from small_sources import png, write_image_folder, write_table
-from waiting import PATIENCE
+from waiting import PATIENCE, until
 
 
 def test_the_overview_is_that_of_the_model_at_every_size(answer, space):
@@ -97,6 +98,46 @@ def test_words_are_found_and_join_where_the_hierarchy_says(answer, space):
     told = answer(f"/api/joined?first={hammer['word']}&second=0")["n_groups"]
     assert hierarchy.cut(told)[hammer["word"]] == hierarchy.cut(told)[0]
     assert hierarchy.cut(told + 1)[hammer["word"]] != hierarchy.cut(told + 1)[0]
+
+
+def test_words_of_groups_are_ordered_by_lift_and_frequency(answer, space):
+    model = space.model.cut(5)
+    for balance in (0, 0.6, 1):
+        typical = typicality(model, balance=balance)
+        for number in range(5):
+            words = [one["word"] for one in answer(f"/api/groups/{number}?n=5&balance={balance}")["words"]]
+            assert typical[words].tolist() == sorted(typical[words], reverse=True)
+    lift = lifts(model, typicality(model, balance=1))
+    common = [model.word_names.index(word) for word in ("the", "and")]
+    assert lift[common].max() < lift[model.word_names.index("hammer")]
+    assert "balance must be from 0 to 1" in answer("/api/groups?n=5&balance=2", 400)["error"]
+
+
+def test_groups_are_ordered_by_what_they_are_worth(stored):
+    cut, model = stored.cut(5), stored.cut(5).model
+    query = pages.groups.GroupQuery(sort="cost")
+    pages.groups.groups(stored, 5, query)
+    until(lambda: cut.worth.progress == 1)
+    told = pages.groups.groups(stored, 5, query)
+    before, costs = stored.items.scores(model).measured.error, [one["cost"] for one in told["groups"]]
+    assert (told["measured"], costs) == (1, sorted(costs, reverse=True))
+    for one in told["groups"]:
+        without = stored.items.scores(model, np.flatnonzero(model.lookup == one["number"])).measured
+        assert one["cost"] == pytest.approx(without.error - before)
+    words = stored.items.words.words(np.ones(len(stored.items), np.bool_)).toarray()
+    for one in pages.groups.groups(stored, 5, pages.groups.GroupQuery(sort="coherence"))["groups"]:
+        columns = words[:, cut.words(one["number"])[:12]]
+        cosines = columns.T @ columns
+        lengths = np.sqrt(np.diag(cosines))
+        cosines = cosines / np.outer(lengths, lengths)
+        mean = cosines[~np.eye(len(cosines), dtype=bool)].mean() if len(cosines) > 1 else 1
+        assert one["coherence"] == pytest.approx(mean)
+    shown = [
+        one["number"] for one in pages.groups.groups(stored, 5, pages.groups.GroupQuery(sort="suspicious"))["groups"]
+    ]
+    assert shown == np.argsort(-cut.deciding * (1 - cut.worth.coherence), kind="stable").tolist()
+    with pytest.raises(BagwiseError, match="sorted by decides, size, coherence"):
+        pages.groups.groups(stored, 5, pages.groups.GroupQuery(sort="name"))
 
 
 def test_the_rows_of_the_hierarchy_are_nested(answer, space):

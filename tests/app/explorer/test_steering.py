@@ -150,7 +150,7 @@ def test_items_of_an_index_have_answers_of_the_folds(place, learned):
     assert 5 in answers.sizes
     assert "edited groups" in answers.protocol
     assert (answers.origins == HELD_OUT).all()
-    row, found = answers.rows[5], editor.current.found
+    row, found = answers.rows[5], editor.current.measured
     for one, other in zip(row.arrays, found.held_out.arrays, strict=True):
         np.testing.assert_array_equal(one, other)
     wrong = editor.space.cut(5).error
@@ -195,7 +195,7 @@ def test_items_that_have_lost_their_folds_are_measured_without(place, learned):
     index.remove(index.ids[:1]).save(path)
     space = open_workspace(path)
     space.editor.edit(JOIN, 0)
-    assert space.editor.current.found.protocol.startswith("35 training items")
+    assert space.editor.current.measured.protocol.startswith("35 training items")
     assert 5 not in ItemIndex.load(path).answers.sizes
 
 

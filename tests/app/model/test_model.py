@@ -203,15 +203,16 @@ def test_predictions_are_the_largest_scores(pictured):
 
 
 def test_names_follow_words_and_cells(pictured, worded):
-    one = pictured.cut(1)
-    best = one.classes[one.head.coef.mean(axis=1).argmax()]
-    assert one.group_names().tolist() == [f"{best} #0"]
+    one, two = pictured.cut(1), pictured.cut(2)
+    best = [two.classes[two.head.coef[:, number::2].mean(axis=1).argmax()] for number in (0, 1)]
+    assert two.group_names().tolist() == [f"{best[0]} #0", f"{best[1]} #1"]
+    assert one.group_names().tolist() == ["all words"]
     assert one.feature_names().tolist()[:2] == ["1x1_r0c0_group0", "2x2_r0c0_group0"]  # whatever the classifier
-    assert dataclasses.replace(one, heads={}, calibration={}).group_names().tolist() == ["group0"]
+    assert dataclasses.replace(two, heads={}, calibration={}).group_names().tolist() == ["group0", "group1"]
     names = worded.cut(8).group_names()
     assert names.tolist() == list(worded.word_names)
-    assert worded.cut(1).group_names().tolist() == ["cat+dog+home…(8)"]  # the most frequent words first
-    assert dataclasses.replace(worded, word_totals=np.arange(8)).cut(1).group_names() == ["the dog+the cat+the…(8)"]
+    assert worded.cut(1).group_names().tolist() == ["all words"]
+    assert worded.cut(1).describe_groups()[0].title == "all words"
     assert table_model().cut(6).feature_names().tolist() == [f"x{k}" for k in range(6)]
 
 

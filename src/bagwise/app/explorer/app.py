@@ -116,8 +116,8 @@ def prepare(space: Workspace) -> None:
         lambda: (space.folded_names, space.folded_ids, space.id_ranks, space.numbers),
     ]
     if space.items is not None and len(space.items):
-        held = space.items
-        steps += [lambda: held.item(0), lambda: search.similar(space, None, 0, search.SearchQuery(1))]
+        items = space.items
+        steps += [lambda: items.item(0), lambda: search.similar(space, None, 0, search.SearchQuery(1))]
     for step in steps:
         with suppress(BagwiseError):
             step()

@@ -65,8 +65,8 @@ class ClusterEditing:
             return "Clusters are kept in an index. Make one by: bagwise cluster SOURCE"
         if not self.of_all(index):
             return "The items that are shown are not those of the index, whose clusters are left alone."
-        held = index.model.column_shift is None and (IndexedWords.of(index) is not None or index.by == "groups")
-        if not held and self._counts is None:
+        indexed = index.model.column_shift is None and (IndexedWords.of(index) is not None or index.by == "groups")
+        if not indexed and self._counts is None:
             return f"This index of items compared by {index.described} does not hold what they are clustered by."
         return ""
 

@@ -70,10 +70,10 @@ class Other:
 
 def others_of(space: Workspace) -> dict[str, Other]:
     """Return what a model can be compared with: another model, itself before its edits, itself at another size."""
-    found = {} if space.other is None else {"other": space.other}
+    others = {} if space.other is None else {"other": space.other}
     if space.model.edits:
-        found["unedited"] = space.once("before the edits", lambda: _unedited(space))
-    return found | {"size": space.once("at another size", lambda: Other(space.title, space))}
+        others["unedited"] = space.once("before the edits", lambda: _unedited(space))
+    return others | {"size": space.once("at another size", lambda: Other(space.title, space))}
 
 
 def _unedited(space: Workspace) -> Other:
@@ -167,8 +167,8 @@ class ModelComparison:
             one = self.other.predicted(items, model) if model.n_groups in model.heads else self.first.answers.predicted
             return one.astype(np.int64), of_second[self.other.predicted(items, self.second.model)]
         places = self.other.places(self.space)
-        found = of_second[self.second.answers.predicted[np.maximum(places, 0)]]
-        return self.first.answers.predicted.astype(np.int64), np.where(places >= 0, found, -1)
+        second_answers = of_second[self.second.answers.predicted[np.maximum(places, 0)]]
+        return self.first.answers.predicted.astype(np.int64), np.where(places >= 0, second_answers, -1)
 
     @cached_property
     def matched(self) -> NDArray[np.bool_]:

@@ -53,7 +53,7 @@ class Step:
     when : datetime or None
     text : str
         The edit in words.
-    found_before, found : Measured or None
+    found_before, measured : Measured or None
         The errors before and after it; None while they are not known, or if there are no items to measure with.
     clusters : ItemClusters or None
         The clusters of the items.
@@ -71,7 +71,7 @@ class Step:
     when: datetime | None = None
     text: str = ""
     found_before: Measured | None = None
-    found: Measured | None = None
+    measured: Measured | None = None
     clusters: ItemClusters | None = None
     clusters_before: ClusterMeasured | None = None
     clusters_found: ClusterMeasured | None = None
@@ -206,7 +206,7 @@ class Editor:
     def start(self) -> None:
         """Measure what was opened, once."""
         with self.lock:
-            if self.current.found is None:
+            if self.current.measured is None:
                 self._measure(self.current)
                 self.shown = replace(self.shown, steps=tuple(self._steps))
 
@@ -233,9 +233,9 @@ class Editor:
         """Measure a step, and give its model the classifier that was trained for it."""
         if step.before is not None and step.found_before is None:
             step.found_before = self._measured(step.before)
-        step.found = step.found or self._measured(step.model)
+        step.measured = step.measured or self._measured(step.model)
         if step.model.edits:
-            step.model = with_head_of(step.found, step.model)
+            step.model = with_head_of(step.measured, step.model)
 
     # Editing
 
@@ -300,7 +300,7 @@ class Editor:
             last.model,
             datetime.now().astimezone(),
             text,
-            found=last.found,
+            measured=last.measured,
             clusters=clusters,
             clusters_before=before,
             clusters_found=after,
@@ -399,7 +399,7 @@ class Editor:
         items = self.space.items
         if step.answers is None:
             words = items.words if items is not None and items.stored else None
-            changed = with_edited_model(self._index, step.model, words, step.found)
+            changed = with_edited_model(self._index, step.model, words, step.measured)
             step.answers = changed.answers
         else:
             changed = replace(with_model(self._index, step.model), answers=step.answers)
@@ -408,12 +408,12 @@ class Editor:
 
     # Saving
 
-    def keep_map(self, found: ItemMap) -> str:
+    def keep_map(self, new_map: ItemMap) -> str:
         """Give the index a map and save it; return in words where the map is kept."""
         with self.lock:
             if self._index is None or self.file is None or self.space.items is None or not self.space.items.stored:
                 return "It is kept until the explorer ends."
-            self._index = replace(self._index, map=found)
+            self._index = replace(self._index, map=new_map)
             if self.read_only:
                 return "It is kept until the explorer ends, which was started with --read-only."
             problem = self._save()

@@ -79,9 +79,7 @@ def explained(
             for group in shown
         }
     elif modality.rows:
-        told["columns"] = [
-            [clean(place.name), place.value, place.weight, group_of.get((place.name,))] for place in places
-        ]
+        told["columns"] = [[clean(spot.name), spot.value, spot.weight, group_of.get((spot.name,))] for spot in places]
     if changes:
         change = why.changes()
         told["changes"] = None if change is None else _change(change)
@@ -136,10 +134,10 @@ def _why(named: Cut, why: Explanation, wanted: int, than: int | None) -> dict[st
 def _groups_of_places(why: Explanation, named: Cut, groups: Sequence[int]) -> dict[Any, int]:
     """Return the group of each place, spans of a text or columns of a row, that has words of one of some groups."""
     return {
-        tuple(place)[: -1 if len(place) == 3 and isinstance(place[0], int) else 1]: group
+        tuple(spot)[: -1 if len(spot) == 3 and isinstance(spot[0], int) else 1]: group
         for group in groups
-        for place in places_of_words(why, named.model.lookup == group)
-        if place.weight
+        for spot in places_of_words(why, named.model.lookup == group)
+        if spot.weight
     }
 
 

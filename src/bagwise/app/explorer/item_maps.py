@@ -95,12 +95,12 @@ class MapOfItems:
 
         def run() -> None:
             try:
-                found = make(self._tell)
-                note = keep(found)
+                new_map = make(self._tell)
+                note = keep(new_map)
                 with self._lock:
-                    self.made[found.method] = found
+                    self.made[new_map.method] = new_map
                     version = 1 if self.places is None else self.places.version + 1
-                    self.places, self.problem = Places(found, self.codes, version, note), None
+                    self.places, self.problem = Places(new_map, self.codes, version, note), None
             except (BagwiseError, OSError, MemoryError) as error:
                 with self._lock:
                     self.problem = str(error) or type(error).__name__

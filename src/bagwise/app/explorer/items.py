@@ -113,10 +113,10 @@ class Items:
             raise BagwiseError("The index does not say where its items are, so their content cannot be shown.")
         if not self._content.exist:
             raise BagwiseError(f"{path} does not exist any more, so the content of its items cannot be shown.")
-        found = self.open().get(id)
-        if found is None:
+        known = self.open().get(id)
+        if known is None:
             raise BagwiseError(f"{id} is not in {path} any more, so its content cannot be shown.")
-        return found
+        return known
 
     @cached_property
     def held_out(self) -> NDArray[np.bool_] | None:
@@ -133,9 +133,9 @@ class Items:
     @cached_property
     def steering(self) -> Steering:
         """What measures edits, if there are `folds`."""
-        found = self.index.steering(self.words)
-        assert found is not None
-        return found
+        measures = self.index.steering(self.words)
+        assert measures is not None
+        return measures
 
     def scores(self, model: Model, without: Sequence[int] = ()) -> ItemScores:
         """Return the scores of a cut by models that have not seen the items; see `score_items`."""
@@ -175,13 +175,13 @@ class Items:
 
         if self._samples is not None:
             return self.collection, self._samples
-        found, model = self.open(), self.index.model
+        by_id, model = self.open(), self.index.model
         chosen = np.unique(
             np.linspace(0, len(self) - 1, min(len(self), MODALITIES[self.index.model.modality].n_sampled)).astype(
                 np.intp
             )
         )
-        some = [found[self.ids[k]] for k in chosen.tolist() if self.ids[k] in found]
+        some = [by_id[self.ids[k]] for k in chosen.tolist() if self.ids[k] in by_id]
         if not self.has_samples or not some:
             return None, {}
         collection = Collection.of(some, model.modality, self.place)

@@ -131,13 +131,13 @@ def refitted(index: ItemIndex, scored: ItemScores, labels: dict[str, str]) -> di
     codes = np.array([number.get(labels.get(id) or "", -1) for id in index.ids])
     kept = (scored.codes >= 0) & scored.fair & np.array([labels.get(id) != "" for id in index.ids])
     predicted = scored.top.predicted
-    place = path.sizes.index(model.n_groups)
+    row = path.sizes.index(model.n_groups)
     new = np.where(codes >= 0, codes, scored.codes)
     return {
         "note": note,
         "before": float((predicted != scored.codes)[scored.fair & (scored.codes >= 0)].mean()),
         "old_answers": float((predicted != new)[kept].mean()),
-        "after": path.errors[place],
-        "standard_error": path.standard_errors[place],
+        "after": path.errors[row],
+        "standard_error": path.standard_errors[row],
         "protocol": path.protocol,
     }

@@ -145,30 +145,30 @@ class Lines:
         """The model as it was opened."""
         return "index.model" if self.origin.is_index else f"Model.load({self.origin.path!r})"
 
-    def second_model(self, found: ModelComparison) -> Lines:
+    def second_model(self, comparison: ModelComparison) -> Lines:
         """Add the other model, `model_2`."""
-        cut = f".cut({found.second.model.n_groups})"
-        if found.other.space is self.space:
+        cut = f".cut({comparison.second.model.n_groups})"
+        if comparison.other.space is self.space:
             return self.add(f"model_2 = {self.uncut}{cut}")
-        if found.against == "unedited":
+        if comparison.against == "unedited":
             return self.add(f"model_2 = model.undo(len(model.edits)){cut}")
-        origin = found.other.space.origin
+        origin = comparison.other.space.origin
         if origin is None:
             raise BagwiseError("The other model was not opened from a file, so that there are no lines that open it.")
         self._model("_2", origin, cut)
         return self
 
-    def second(self, found: ModelComparison) -> Lines:
+    def second(self, comparison: ModelComparison) -> Lines:
         """Add the other model, `model_2`, and its answers for the same items, `predicted_2`."""
-        m, other = found.second.model.n_groups, found.other
+        m, other = comparison.second.model.n_groups, comparison.other
         if other.space is self.space:
             if self.stored:
-                return self.second_model(found).add(
+                return self.second_model(comparison).add(
                     f"top_2 = index.answers.top.at(index.answers.nearest({m}))",
                     "predicted_2 = [model_2.classes[k] for k in top_2.predicted]",
                 )
-            return self.second_model(found).add("predicted_2 = model_2.predict(histograms).tolist()")
-        self.second_model(found)
+            return self.second_model(comparison).add("predicted_2 = model_2.predict(histograms).tolist()")
+        self.second_model(comparison)
         origin = other.space.origin
         if other.recounts and self.stored:
             return self.add(
@@ -187,19 +187,19 @@ class Lines:
             )
         return self.items().add("predicted_2 = model_2.predict(items).tolist()")
 
-    def fair(self, found: ModelComparison) -> bool:
+    def fair(self, comparison: ModelComparison) -> bool:
         """Add which items neither of the answers was learned from, `fair`, if errors are compared on these alone."""
         items = self.space.items
         assert items is not None
-        if not (found.matched & (items.codes >= 0) & ~found.counted).any():
+        if not (comparison.matched & (items.codes >= 0) & ~comparison.counted).any():
             return False
         if self.stored:
-            own = "index.answers.seen(ids).new" if found.other.recounts else "index.answers.fair(ids)"
-            self.add(f"fair = {own}")
+            fair_items = "index.answers.seen(ids).new" if comparison.other.recounts else "index.answers.fair(ids)"
+            self.add(f"fair = {fair_items}")
         else:
             self.use("bagwise.app.training.seen", "seen_items")
             self.add("fair = seen_items(model, items, histograms).new")
-        other, origin = found.other, found.other.space.origin
+        other, origin = comparison.other, comparison.other.space.origin
         if other.recounts or other.space is self.space or other.space.items is None or other.space.items.seen is None:
             return True
         if origin is not None and origin.is_index and origin.source is None:
@@ -213,8 +213,8 @@ class Lines:
         return bool(self.items().add("fair = fair & seen_items(model_2, items, model_2.histograms(items)).new"))
 
 
-def _arguments(given: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={value!r}" for name, value in given.items())
+def _arguments(options: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in options.items())
 
 
 def overview_lines(space: Workspace, n: int | None) -> str:
@@ -260,14 +260,14 @@ def _class_weights(lines: Lines) -> None:
         lines.add("weights = class_weights(model, model.transform(items))")
 
 
-def items_lines(space: Workspace, n: int | None, query: ItemQuery, found: ModelComparison | None) -> str:
+def items_lines(space: Workspace, n: int | None, query: ItemQuery, comparison: ModelComparison | None) -> str:
     """The ids of items that filters leave, in their order."""
     lines = Lines(space, n)
     if not lines.cut.has_answers:
         _plain_items(lines)
     else:
         lines.answers()
-    conditions = _conditions(lines, query, found)
+    conditions = _conditions(lines, query, comparison)
     lines.add(f"chosen = [k for k in range(len(ids)){' if ' + ' and '.join(conditions) if conditions else ''}]")
     if query.sort == "id":
         lines.add("chosen.sort(key=lambda k: ids[k])")
@@ -286,7 +286,7 @@ def _plain_items(lines: Lines) -> None:
         lines.items().add("ids, labels = items.ids, items.labels.tolist()")
 
 
-def _conditions(lines: Lines, query: ItemQuery, found: ModelComparison | None) -> list[str]:
+def _conditions(lines: Lines, query: ItemQuery, comparison: ModelComparison | None) -> list[str]:
     """Return what items have to fulfil, as conditions on their numbers k."""
     classes, wanted = lines.cut.model.classes, []
     if query.label is not None:
@@ -326,15 +326,15 @@ def _conditions(lines: Lines, query: ItemQuery, found: ModelComparison | None) -
             lines.add("probable = model.probabilities(scores).max(axis=1)")
         low = f"{query.at_least!r} <= " if query.at_least is not None else ""
         wanted.append(f"{low}{name}[k]" + (f" <= {query.at_most!r}" if query.at_most is not None else ""))
-    if found is not None:
-        lines.second(found)
-        wanted += _compared(lines, query, found)
+    if comparison is not None:
+        lines.second(comparison)
+        wanted += _compared(lines, query, comparison)
     if query.find:
         wanted.append(f"{query.find.casefold()!r} in ids[k].casefold()")
     return wanted
 
 
-def _compared(lines: Lines, query: ItemQuery, found: ModelComparison) -> list[str]:
+def _compared(lines: Lines, query: ItemQuery, comparison: ModelComparison) -> list[str]:
     wanted = []
     if query.which in ("agree", "disagree"):
         sign = "==" if query.which == "agree" else "!="
@@ -344,9 +344,9 @@ def _compared(lines: Lines, query: ItemQuery, found: ModelComparison) -> list[st
         second = "!=" if query.which in ("second_wrong", "both_wrong") else "=="
         wanted.append("labels[k] in model.classes and predicted_2[k] is not None")
         wanted.append(f"predicted[k] {first} labels[k] and predicted_2[k] {second} labels[k]")
-        wanted += ["fair[k]"] if lines.fair(found) else []
+        wanted += ["fair[k]"] if lines.fair(comparison) else []
     if query.second is not None:
-        wanted.append(f"predicted_2[k] == {found.classes[query.second]!r}")
+        wanted.append(f"predicted_2[k] == {comparison.classes[query.second]!r}")
     return wanted
 
 
@@ -450,8 +450,10 @@ def search_lines(
         lines.add(f"index = index.compared_by_groups(model, {features}, {metric or 'hellinger'!r})")
     how = f", by={by!r}" if by and by != "groups" else ""
     if isinstance(query, int):
-        given = f"index.ids.index({space.ids[query]!r})"
-        lines.add(f"number = {given}", f"hits = index.similar(number, {k + 1:d}{how})  # the item itself is among them")
+        query_text = f"index.ids.index({space.ids[query]!r})"
+        lines.add(
+            f"number = {query_text}", f"hits = index.similar(number, {k + 1:d}{how})  # the item itself is among them"
+        )
         lines.add("shared = index.shared(number, [index.ids.index(hit.id) for hit in hits]" + how + ")")
     else:
         if MODALITIES[space.model.modality].readable:
@@ -478,13 +480,13 @@ def map_lines(space: Workspace, n: int | None) -> str:
     return str(lines.add("x, y = index.map.points.T", "clusters = index.map.clusters"))
 
 
-def compare_lines(found: ModelComparison) -> str:
+def compare_lines(comparison: ModelComparison) -> str:
     """Errors of two models in pairs, and the overlap of their groups."""
-    lines = Lines(found.space, found.first.model.n_groups)
+    lines = Lines(comparison.space, comparison.first.model.n_groups)
     lines.use("bagwise.app.training.comparing", "overlap_of_groups")
-    if found.has_answers:
-        lines.answers().second(found).use("bagwise.app.training.comparing", "compare_answers")
-        fair = " and fair[k]" if lines.fair(found) else ""
+    if comparison.has_answers:
+        lines.answers().second(comparison).use("bagwise.app.training.comparing", "compare_answers")
+        fair = " and fair[k]" if lines.fair(comparison) else ""
         known = f"labels[k] in model.classes and predicted_2[k] is not None{fair}"
         lines.add(f"both = [k for k in range(len(ids)) if {known}]")
         lines.add(
@@ -492,6 +494,6 @@ def compare_lines(found: ModelComparison) -> str:
             "print(paired.errors, paired.difference, paired.interval, paired.p_value)",
         )
     else:
-        lines.second_model(found)
+        lines.second_model(comparison)
     lines.add("overlap = overlap_of_groups(model, model_2)", "print(overlap.adjusted_rand, overlap.moved.sum())")
     return str(lines)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +26,7 @@ __all__ = [
     "changing",
     "locked",
     "maybe_number",
+    "maybe_value",
     "needed_number",
     "number_or",
     "numbers_of",
@@ -139,26 +141,40 @@ def answer_text(text: str, status: int = 200) -> Response:
 
 def maybe_number(query: QueryParams, name: str) -> int | None:
     """Return a number of the address, or None."""
-    given = query.get(name, "")
-    if not given:
+    text = query.get(name, "")
+    if not text:
         return None
-    if not (given.isascii() and given.isdecimal() and len(given) <= _DIGITS):
-        raise BagwiseError(f"{name} must be a whole number, got {given!r:.40}.")
-    return int(given)
+    if not (text.isascii() and text.isdecimal() and len(text) <= _DIGITS):
+        raise BagwiseError(f"{name} must be a whole number, got {text!r:.40}.")
+    return int(text)
+
+
+def maybe_value(query: QueryParams, name: str) -> float | None:
+    """Return a number of the address that need not be whole, or None."""
+    text = query.get(name, "")
+    if not text:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise BagwiseError(f"{name} must be a number, got {text!r:.40}.")
+    return value
 
 
 def number_or(query: QueryParams, name: str, default: int) -> int:
     """Return a number of the address, or the default."""
-    given = maybe_number(query, name)
-    return default if given is None else given
+    number = maybe_number(query, name)
+    return default if number is None else number
 
 
 def needed_number(query: QueryParams, name: str) -> int:
     """Return a number of the address; raise an error if there is none."""
-    given = maybe_number(query, name)
-    if given is None:
+    number = maybe_number(query, name)
+    if number is None:
         raise BagwiseError(f"The address needs a number for {name}.")
-    return given
+    return number
 
 
 def numbers_of(query: QueryParams, name: str) -> list[int]:

@@ -90,9 +90,9 @@ class Guard:
             await _reply(send, 421, "This address is not the one that the explorer was started with.")
             return
         cookie = f"bagwise-{port}"
-        given = parse_qs(scope["query_string"].decode("latin-1")).get("token")
-        if given is not None and scope["method"] == "GET":
-            await self._let_in(scope, send, cookie, given[-1])
+        tokens = parse_qs(scope["query_string"].decode("latin-1")).get("token")
+        if tokens is not None and scope["method"] == "GET":
+            await self._let_in(scope, send, cookie, tokens[-1])
             return
         if not self._same(_cookies(headers.get("cookie", "")).get(cookie, "")):
             await _reply(send, 403, "Open the address that bagwise explore printed, with its token.")
@@ -108,32 +108,32 @@ class Guard:
             return
         await self._app(scope, self._limited(receive), _with_headers(send))
 
-    async def _let_in(self, scope: _Scope, send: _Send, cookie: str, given: str) -> None:
-        if not (self._same(given) or self._spend(given)):
+    async def _let_in(self, scope: _Scope, send: _Send, cookie: str, text: str) -> None:
+        if not (self._same(text) or self._spend(text)):
             sentence = "The token is wrong, or was used already. Open the address that bagwise explore printed."
             await _reply(send, 403, sentence)
             return
         query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         rest = urlencode([(name, value) for name, values in query.items() if name != "token" for value in values])
-        place = urlsplit(scope["path"]).path or "/"
-        place = "/" + quote(place.lstrip("/\\"))  # "//host" and "/\\host" would lead elsewhere
+        path = urlsplit(scope["path"]).path or "/"
+        path = "/" + quote(path.lstrip("/\\"))  # "//host" and "/\\host" would lead elsewhere
         extra = {
             "content-type": "text/html; charset=utf-8",
             "set-cookie": f"{cookie}={self._token}; Path=/; HttpOnly; SameSite=Strict",
         }
-        await _reply(send, 200, leading_page(f"{place}?{rest}" if rest else place), extra)
+        await _reply(send, 200, leading_page(f"{path}?{rest}" if rest else path), extra)
 
-    def _spend(self, given: str) -> bool:
+    def _spend(self, text: str) -> bool:
         """Whether a token is one of those that work once, which it is not after that."""
-        held = next((token for token in list(self._one_time) if _equal(given, token)), None)
-        used = None if held is None else self._one_time.pop(held, None)
+        known = next((token for token in list(self._one_time) if _equal(text, token)), None)
+        used = None if known is None else self._one_time.pop(known, None)
         if used is None:
             return False
         used()
         return True
 
-    def _same(self, given: str) -> bool:
-        return _equal(given, self._token)
+    def _same(self, text: str) -> bool:
+        return _equal(text, self._token)
 
     def _limited(self, receive: _Receive) -> _Receive:
         """Count the bytes of a body without a stated length; a client that sends more is cut off."""
@@ -150,8 +150,8 @@ class Guard:
         return limited
 
 
-def _equal(given: str, token: str) -> bool:
-    return hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
+def _equal(text: str, token: str) -> bool:
+    return hmac.compare_digest(text.encode("utf-8", "replace"), token.encode())
 
 
 def _parts(host: str) -> tuple[str, str]:
@@ -176,8 +176,8 @@ def _cookies(header: str) -> dict[str, str]:
 def _with_headers(send: _Send) -> _Send:
     async def sending(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
-            held = {name.lower() for name, _ in message.get("headers", ())}
-            more = [(name.encode(), value.encode()) for name, value in _HEADERS.items() if name.encode() not in held]
+            known = {name.lower() for name, _ in message.get("headers", ())}
+            more = [(name.encode(), value.encode()) for name, value in _HEADERS.items() if name.encode() not in known]
             message = {**message, "headers": [*message.get("headers", ()), *more]}
         await send(message)
 

@@ -77,18 +77,18 @@ def open_workspace(
     -------
     workspace : Workspace
     """
-    place = Path(path)
-    if not place.exists():
-        raise BagwiseError(f"{place} does not exist. Create a model with: bagwise fit SOURCE")
-    file = EditedFile(place)  # first: what changes it from here on is noticed
-    opened = ItemIndex.load(place, network=network) if is_item_index(place) else None
-    model = Model.load(place, network=network) if opened is None else opened.model
+    file_path = Path(path)
+    if not file_path.exists():
+        raise BagwiseError(f"{file_path} does not exist. Create a model with: bagwise fit SOURCE")
+    file = EditedFile(file_path)  # first: what changes it from here on is noticed
+    opened = ItemIndex.load(file_path, network=network) if is_item_index(file_path) else None
+    model = Model.load(file_path, network=network) if opened is None else opened.model
     options = FitOptions() if options is None else options
 
     def ready(items: Items | None = None, *counted: Any) -> Workspace:
-        space = _workspace(model, items, Origin(str(place), opened is not None, *counted))
+        space = _workspace(model, items, Origin(str(file_path), opened is not None, *counted))
         Editor(space, file, opened, read_only=read_only)
-        space.labels = LabelChanges(place.with_name(f"{place.stem}.labels.csv"), read_only)
+        space.labels = LabelChanges(file_path.with_name(f"{file_path.stem}.labels.csv"), read_only)
         return space
 
     known = opened if source is None and opened is not None and len(opened) else None
@@ -122,17 +122,17 @@ def count_items(
     """
     collection = open_items(model, source, options)
     n_samples = MODALITIES[model.modality].n_sampled
-    found = count_words(model, collection, options, n_samples=n_samples, progress=progress)
-    if found.skipped:
-        note(f"{len(found.skipped)} of {len(collection)} items could not be read and are not shown.")
-        collection = collection[found.kept]
+    counted = count_words(model, collection, options, n_samples=n_samples, progress=progress)
+    if counted.skipped:
+        note(f"{len(counted.skipped)} of {len(collection)} items could not be read and are not shown.")
+        collection = collection[counted.kept]
     index, seen = known, None
     if index is None or tuple(collection.ids) != index.ids:
-        index = ItemIndex.build(model, collection, found.matrix, options=options, answered=False)
+        index = ItemIndex.build(model, collection, counted.matrix, options=options, answered=False)
     if index.answers is None:
-        seen = seen_items(model, collection, found.matrix)
-    words = CountedWords(model, found.matrix)
-    return Items(index, words, collection, found.samples, seen), collection.source
+        seen = seen_items(model, collection, counted.matrix)
+    words = CountedWords(model, counted.matrix)
+    return Items(index, words, collection, counted.samples, seen), collection.source
 
 
 def _workspace(model: Model, items: Items | None, origin: Origin) -> Workspace:
@@ -167,25 +167,25 @@ def open_other(
     -------
     other : Other
     """
-    items, place = space.items, Path(path)
-    if not place.exists():
-        raise BagwiseError(f"{place} does not exist. Give a model or an index to compare with.")
+    items, file_path = space.items, Path(path)
+    if not file_path.exists():
+        raise BagwiseError(f"{file_path} does not exist. Give a model or an index to compare with.")
     if items is None:
-        return Other(place.stem, open_workspace(path, progress=progress, note=note))
-    if not is_item_index(place):
+        return Other(file_path.stem, open_workspace(path, progress=progress, note=note))
+    if not is_item_index(file_path):
         model = Model.load(path)
         counted = items.histograms is not None
         if same_vocabulary(space.model, model) and (counted or same_weighting(space.model, model)):
-            return Other(place.stem, _workspace(model, None, Origin(str(place), False)), recounts=True)
+            return Other(file_path.stem, _workspace(model, None, Origin(str(file_path), False)), recounts=True)
         source, reading = _source_of(space, options)
         opened = open_workspace(path, source, reading, progress=progress, note=note)
     else:
         opened = open_workspace(path, progress=progress, note=note)
-    other = Other(place.stem, opened)
+    other = Other(file_path.stem, opened)
     if opened.items is not None and not (other.places(space) >= 0).any():
         ids = [f"{one.ids[0]!r:.60}" for one in (space, opened)]
         raise BagwiseError(
-            f"{place} has none of the items that are shown: ids there are such as {ids[1]}, here such as {ids[0]}. "
+            f"{file_path} has none of the items that are shown: ids there are such as {ids[1]}, here such as {ids[0]}. "
             "Items are matched by their ids: give an index of the same source, or a model."
         )
     return other

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from bagwise.app.explorer.items import CutItems, Items
 from bagwise.app.explorer.label_changes import LabelChanges
+from bagwise.app.explorer.worth import GroupWorth
 from bagwise.app.model import Model
 from bagwise.app.model.compact import groups_of
 from bagwise.app.model.editing import linked_words, locked_groups
@@ -55,6 +56,7 @@ class Cut:
         self.names_differ = names_differ
         self.lock = threading.RLock()
         self._explained: OrderedDict[int, Explanation] = OrderedDict()
+        self._balanced: tuple[float, NDArray[np.float64]] | None = None
 
     @cached_property
     def of_items(self) -> CutItems | None:
@@ -74,10 +76,10 @@ class Cut:
     @cached_property
     def answers(self) -> TopClasses:
         """Answers for the items."""
-        found = None if self.of_items is None else self.of_items.answers
-        if found is None:
+        top = None if self.of_items is None else self.of_items.answers
+        if top is None:
             raise BagwiseError(f"There is no classifier for {self.model.n_groups} groups, or there are no items.")
-        return found
+        return top
 
     @property
     def confidence(self) -> NDArray[Any]:
@@ -141,10 +143,18 @@ class Cut:
         order = np.lexsort((-typicality(self.model), lookup))
         return order, np.cumsum(np.bincount(lookup, minlength=self.model.n_groups))
 
-    def words(self, group: int) -> NDArray[np.int64]:
+    def words(self, group: int, balance: float | None = None) -> NDArray[np.int64]:
         """Return the words of a group, the most typical first, see `bagwise.app.model.groups.typicality`."""
         words, ends = self._ordered
-        return words[ends[group - 1] if group else 0 : ends[group]]
+        inside = words[ends[group - 1] if group else 0 : ends[group]]
+        if balance is None:
+            return inside
+        return inside[np.argsort(-self._typical(balance)[inside], kind="stable")]
+
+    def _typical(self, balance: float) -> NDArray[np.float64]:
+        if self._balanced is None or self._balanced[0] != balance:
+            self._balanced = balance, typicality(self.model, balance=balance)
+        return self._balanced[1]
 
     def name(self, group: int) -> str:
         """Return the name of a group; those that are not shown are not named."""
@@ -186,6 +196,13 @@ class Cut:
     def deciding(self) -> NDArray[np.float64]:
         """How much each group decides; by how often it occurs if there are no items."""
         return self.shares if self.of_items is None else self.of_items.deciding()
+
+    @cached_property
+    def worth(self) -> GroupWorth:
+        """What groups are worth, if there are items."""
+        if self.items is None:
+            raise BagwiseError("There are no items: start bagwise explore with their location, or with an index.")
+        return GroupWorth(self)
 
     @cached_property
     def shown_first(self) -> NDArray[np.int64]:

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from bagwise.app.model.model import Model
 
 __all__ = [
+    "BALANCE",
     "Group",
     "checked_group_names",
     "describe_groups",
+    "lifts",
     "like_names",
     "moved_names",
     "name_model_group",
@@ -34,6 +36,8 @@ __all__ = [
 ]
 
 _LONGEST_NAME = 200
+BALANCE = 0.6  # of frequency and lift in names
+_LEAST_LIFT = 1e-6
 
 
 @dataclass(frozen=True)
@@ -100,14 +104,19 @@ def describe_groups(model: Model) -> list[Group]:
     return groups
 
 
-def typicality(model: Model, occurrences: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+def typicality(
+    model: Model, occurrences: NDArray[np.float64] | None = None, balance: float = BALANCE
+) -> NDArray[np.float64]:
     r"""Return a number by which the words of a group are sorted and the first of them name it.
 
-    For texts with TF-IDF weights w, that is :math:`w^2 e^{-w/2}`, the squared weight times the square root of the part
-    of texts that have the word: it is largest for words in 5 % of all texts. Words such as "the", which occur
-    everywhere, would name most groups otherwise, or words that one text repeats. Words and n-grams that share a word
-    with a more typical one of their group come after the three that name it. For others it is the number of
-    occurrences times the weight.
+    It is :math:`f^\lambda l^{1 - \lambda}`, with the frequency f of a word and what it says about classes l (`lifts`),
+    as far as the model knows that. Frequency alone would name groups by words that are in all classes.
+
+    For texts with TF-IDF weights w, the frequency is :math:`w^2 e^{-w/2}`, the squared weight times the square root of
+    the part of texts that have the word: it is largest for words in 5 % of all texts. Words such as "the", which occur
+    everywhere, would name most groups otherwise, or words that one text repeats. For others it is the number of
+    occurrences times the weight. Words and n-grams that share a word with a more typical one of their group come after
+    the three that name it.
 
     Parameters
     ----------
@@ -115,6 +124,12 @@ def typicality(model: Model, occurrences: NDArray[np.float64] | None = None) -> 
     occurrences : ndarray of shape (d,), default=None
         None: those where the model was learned, all equal if it does not know them. Of words that are in as many texts,
         the more frequent comes first.
+    balance : float, default=0.6
+        The exponent :math:`\lambda` of the frequency, from 0 to 1.
+
+    References
+    ----------
+    C. Sievert, K. Shirley, "LDAvis: A method for visualizing and interpreting topics", ILLVI 2014 (relevance).
 
     Examples
     --------
@@ -134,6 +149,12 @@ def typicality(model: Model, occurrences: NDArray[np.float64] | None = None) -> 
     >>> model.group_names()
     array(['cat+purr+the'], dtype=object)
     """
+    frequency = _frequency(model, occurrences)
+    lift = None if balance == 1 else lifts(model, frequency)
+    return _repeats_last(model, frequency if lift is None else frequency**balance * lift ** (1 - balance))
+
+
+def _frequency(model: Model, occurrences: NDArray[np.float64] | None) -> NDArray[np.float64]:
     if occurrences is None:
         totals = model.word_totals
         occurrences = np.ones(model.hierarchy.n_words) if totals is None else np.maximum(totals, 0.0)
@@ -142,8 +163,7 @@ def typicality(model: Model, occurrences: NDArray[np.float64] | None = None) -> 
     weights = model.word_weights.astype(np.float64)
     if not MODALITIES[model.modality].tfidf or (model.term, model.norm) != ("log", "l2"):
         return occurrences * weights
-    typical = weights**2 * np.exp(-weights / 2) * (1 + 1e-9 * occurrences / max(occurrences.max(initial=0.0), 1.0))
-    return _repeats_last(model, typical)
+    return weights**2 * np.exp(-weights / 2) * (1 + 1e-9 * occurrences / max(occurrences.max(initial=0.0), 1.0))
 
 
 def _repeats_last(model: Model, typical: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -156,16 +176,42 @@ def _repeats_last(model: Model, typical: NDArray[np.float64]) -> NDArray[np.floa
     for members in model.groups():
         named, said, repeats = list[int](), set[str](), list[int]()
         for word in members[np.argsort(-typical[members], kind="stable")].tolist():
-            own = model.word_names[word].split(" ")
-            if said.isdisjoint(own):
+            parts = model.word_names[word].split(" ")
+            if said.isdisjoint(parts):
                 named.append(word)
-                said.update(own)
+                said.update(parts)
             else:
                 repeats.append(word)
             if len(named) == WORDS_IN_NAME:
                 break
         lowered[repeats] = np.minimum(typical[repeats], (1 - 1e-9) * typical[named[-1]])
     return lowered
+
+
+def lifts(model: Model, frequency: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    """Return how much each word speaks for the class that its group speaks for; None if the model does not know.
+
+    That is the weight of the word for this class above the mean of all classes, in the classifier of the most groups
+    that the model has, before edits; of all words most often. The class of a group is that for which its words, by
+    their frequency, speak most. Words that speak against it have a millionth of the largest lift.
+    """
+    original = model if model.unedited is None else model.unedited
+    size = max((n for n in original.heads if n >= original.hierarchy.min_groups), default=0)
+    if size <= model.n_groups or _unnamed(model):
+        return None
+    labels, n = original.hierarchy.cut(size), model.n_groups
+    coef = model.layout.by_cell(original.heads[size].coef.astype(np.float64)).mean(axis=1)
+    above = coef - coef.mean(axis=0)
+    most, lift = np.full(n, -np.inf), np.zeros(len(labels))
+    for row in above:
+        of_words = row[labels]
+        sums = np.bincount(model.lookup, frequency * of_words, n)
+        more = sums > most
+        most[more] = sums[more]
+        chosen = more[model.lookup]
+        lift[chosen] = of_words[chosen]
+    largest = float(lift.max(initial=0.0))
+    return np.maximum(lift / largest, _LEAST_LIFT) if largest > 0 else None
 
 
 def word_shares(model: Model) -> tuple[NDArray[np.float64], str]:
@@ -207,6 +253,8 @@ def name_model_group(model: Model, number: int, members: NDArray[np.int64]) -> s
     """Name one group as `name_model_groups` does if `names_differ`; `members` are its words, typical ones first."""
     if number in model.given_names:
         return model.given_names[number]
+    if model.n_groups == 1:
+        return _name_of_all(model)
     name = _name_by_class(model, number) if _unnamed(model) else name_group(_first(model, members), len(members))
     return f"{name}#{number}" if name in model.given_names.values() else name
 
@@ -225,9 +273,12 @@ def _first(model: Model, members: NDArray[np.int64]) -> list[str]:
 def name_model_groups(model: Model, *, by_class: bool = True) -> NDArray[Any]:
     """Name the groups of a model; see `Model.group_names`. All names are different.
 
-    Without `by_class`, groups of words without names are named by their numbers, whatever the classifier.
+    Without `by_class`, groups of words without names are named by their numbers, whatever the classifier, and that of
+    all words as others are: names that code relies on.
     """
-    if _unnamed(model):
+    if model.n_groups == 1 and by_class:
+        names = np.array([_name_of_all(model)], dtype=object)
+    elif _unnamed(model):
         name = partial(_name_by_class, model) if by_class else "group{}".format
         names = np.array([name(number) for number in range(model.n_groups)], dtype=object)
     else:
@@ -238,6 +289,11 @@ def name_model_groups(model: Model, *, by_class: bool = True) -> NDArray[Any]:
     for number, name in enumerate(names.tolist()):
         names[number] = model.given_names.get(number, f"{name}#{number}" if name in taken else name)
     return names
+
+
+def _name_of_all(model: Model) -> str:
+    """Return the name of the one group that has all words."""
+    return "all columns" if MODALITIES[model.modality].rows else "all words"
 
 
 def _unnamed(model: Model) -> bool:

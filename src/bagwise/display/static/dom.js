@@ -26,9 +26,11 @@ export const count = (number) => number.toLocaleString("en");
 export const signed = (number) => `${number < 0 ? "−" : "+"}${Math.abs(number).toPrecision(3)}`;
 export const plural = (number, thing) => `${count(number)} ${thing}${number === 1 ? "" : "s"}`;
 
-const N_COLOURS = 6; // of classes, as in `bagwise.display.svg`
+export const N_COLOURS = 20; // of classes, as in `bagwise.display.svg`
 /** The colour of a class, the same on all pages. */
 export const classColor = (k) => `var(--series-${(k % N_COLOURS) + 1})`;
+/** The same as it is now, for a canvas. */
+export const classHex = (k) => getComputedStyle(document.documentElement).getPropertyValue(`--series-${(k % N_COLOURS) + 1}`).trim();
 
 /** A request to the server; errors have the sentence of the library. */
 export async function api(path, parameters = {}, options = {}) {

@@ -1,10 +1,9 @@
 // The hierarchy as an icicle on a canvas: one row for each cut, words below. Wheel, drag, buttons and keys zoom.
 
-import { count, h, plural } from "./dom.js";
+import { N_COLOURS, count, h, plural } from "./dom.js";
 
 const ROW = 22;
 const HEAD = 92; // room for the number of groups
-const SERIES = 6;
 
 /**
  * @param {object} tree what /api/hierarchy says, or the data of a report
@@ -34,7 +33,7 @@ export function icicle(tree, current, choose) {
     canvas.style.height = `${height}px`;
     const style = getComputedStyle(canvas);
     const color = (name) => style.getPropertyValue(name).trim();
-    const series = Array.from({ length: SERIES }, (_, k) => color(`--series-${k + 1}`));
+    const series = Array.from({ length: N_COLOURS }, (_, k) => color(`--series-${k + 1}`));
     const [paper, ink, muted, surface, accent] = ["--paper", "--ink", "--muted", "--track", "--accent"].map(color);
     const pen = canvas.getContext("2d");
     pen.scale(ratio, ratio);
@@ -59,7 +58,7 @@ export function icicle(tree, current, choose) {
         drawn = right;
         const class_ = row.classes === null ? -1 : row.classes[k];
         pen.globalAlpha = class_ < 0 ? 1 : 0.82;
-        pen.fillStyle = class_ < 0 ? surface : series[class_ % SERIES];
+        pen.fillStyle = class_ < 0 ? surface : series[class_ % N_COLOURS];
         const gap = right - left > 4 ? 1 : 0;
         pen.fillRect(left, y + 1, Math.max(right - left - gap, 0.5), ROW - 2);
         pen.globalAlpha = 1;

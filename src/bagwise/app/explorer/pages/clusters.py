@@ -63,24 +63,25 @@ def clusters(space: Workspace, n: int | None) -> dict[str, Any]:
     told: dict[str, Any] = {"why_not": editor.why_no_clusters, "clusters": None}
     if space.clusters is None:
         return told
-    found, made = space.clusters, _described(space)
+    item_clusters, made = space.clusters, _described(space)
     shown = sorted((one for one in made if one.size), key=lambda one: (-one.size, one.number))
     pictures = MODALITIES[space.model.modality].pictured  # of which more fit on a card
     numbers = [[one.central, *(one.typical if pictures else ())] for one in shown]
-    rows, opening = rows_of(space, n, [k for own in numbers for k in own])
+    rows, opening = rows_of(space, n, [k for of_cluster in numbers for k in of_cluster])
     each = iter(rows)
     return told | {
         "clusters": [
-            _told(space, one) | {"items": [next(each) for _ in own]} for one, own in zip(shown, numbers, strict=True)
+            _told(space, one) | {"items": [next(each) for _ in of_cluster]}
+            for one, of_cluster in zip(shown, numbers, strict=True)
         ],
         "opening": opening,
-        "method": found.method,
-        "terms_of": found.terms_of,
-        "n_items": len(found.labels),
-        "n_without": int((found.labels < 0).sum()),
-        "numbers": None if found.numbers is None else _numbers(found.numbers),
-        "agreement": None if found.agreement is None else found.agreement._asdict(),
-        "n_edits": len(found.edits),
+        "method": item_clusters.method,
+        "terms_of": item_clusters.terms_of,
+        "n_items": len(item_clusters.labels),
+        "n_without": int((item_clusters.labels < 0).sum()),
+        "numbers": None if item_clusters.numbers is None else _numbers(item_clusters.numbers),
+        "agreement": None if item_clusters.agreement is None else item_clusters.agreement._asdict(),
+        "n_edits": len(item_clusters.edits),
     }
 
 
@@ -113,20 +114,20 @@ def _told(space: Workspace, one: Cluster) -> dict[str, Any]:
 
 def cluster(space: Workspace, n: int | None, number: int) -> dict[str, Any]:
     """Return one cluster with its most central item, typical ones and the outermost."""
-    found = clusters_shown(space)
-    if number >= len(found):
-        raise BagwiseError(f"There is no cluster {number}: there are {len(found)}, numbered from 0.")
+    item_clusters = clusters_shown(space)
+    if number >= len(item_clusters):
+        raise BagwiseError(f"There is no cluster {number}: there are {len(item_clusters)}, numbered from 0.")
     one = _described(space)[number]
     if not one.size:
         raise BagwiseError(f"Cluster {number} has no items any more.")
     numbers = [one.central, *one.typical, one.outermost]
     rows, opening = rows_of(space, n, numbers)
     told = _told(space, one)
-    if found.terms_of == "groups":
+    if item_clusters.terms_of == "groups":
         pictured = _pictured(space)
         told["terms"] = [term | {"patches": term["number"] in pictured} for term in told["terms"]]
     return told | {
-        "terms_of": found.terms_of,
+        "terms_of": item_clusters.terms_of,
         "central": rows[0],
         "typical": rows[1:-1],
         "outermost": rows[-1],
@@ -150,19 +151,22 @@ def measures(space: Workspace) -> dict[str, Any]:
 
 
 def _least(query: QueryParams) -> float:
-    given = query.get("at_least", "") or "0"
+    text = query.get("at_least", "") or "0"
     try:
-        value = float(given)
+        value = float(text)
     except ValueError:
         value = np.nan
     if not 0 <= value <= 1:
-        raise BagwiseError(f"at_least must be a number from 0 to 1, got {given!r:.40}.")
+        raise BagwiseError(f"at_least must be a number from 0 to 1, got {text!r:.40}.")
     return value
 
 
 def labels(space: Workspace, at_least: float = 0.0) -> dict[str, Any]:
     """Return what ``bagwise fit --labels`` takes: the items that are so certain, and the names of their clusters."""
-    found = clusters_shown(space)
-    chosen = np.flatnonzero((found.labels >= 0) & (found.certainty >= at_least)).tolist()
-    names = [found.name(number) for number in range(len(found))]
-    return {"rows": [[space.ids[k], names[found.labels[k]]] for k in chosen], "n_left": len(found.labels) - len(chosen)}
+    item_clusters = clusters_shown(space)
+    chosen = np.flatnonzero((item_clusters.labels >= 0) & (item_clusters.certainty >= at_least)).tolist()
+    names = [item_clusters.name(number) for number in range(len(item_clusters))]
+    return {
+        "rows": [[space.ids[k], names[item_clusters.labels[k]]] for k in chosen],
+        "n_left": len(item_clusters.labels) - len(chosen),
+    }

@@ -27,11 +27,11 @@ _SHOWN_MOVED = 200
 def routes(space: Workspace) -> list[BaseRoute]:
     """Return the addresses of the page."""
 
-    def found(query: QueryParams, path: dict[str, Any]) -> Any:
+    def answer(query: QueryParams, path: dict[str, Any]) -> Any:
         return compared(space, size_of(query), maybe_number(query, "m"), query.get("against", ""))
 
     return [
-        Route("/api/compare", reading(found)),
+        Route("/api/compare", reading(answer)),
         Route("/api/python/compare", reading(lambda q, _: {"lines": python(space, q)})),
     ]
 
@@ -43,17 +43,17 @@ def python(space: Workspace, query: QueryParams) -> str:
 
 def compared(space: Workspace, n: int | None, m: int | None = None, against: str = "") -> dict[str, Any]:
     """Return errors of both models, their answers against each other, and their groups against each other."""
-    found = compare(space, n, m, against)
-    with found.first.lock:
+    comparison = compare(space, n, m, against)
+    with comparison.first.lock:
         return {
-            "against": found.against,
+            "against": comparison.against,
             "choices": [{"name": name, "title": clean(one.title)} for name, one in others_of(space).items()],
-            "first": _side(found.first, space, found.other.recounts),
-            "second": _side(found.second, found.other.space, found.other.recounts)
-            | {"title": clean(found.other.title)},
-            "recounted": found.other.recounts,
-            "items": _items(found),
-            "groups": _groups(found),
+            "first": _side(comparison.first, space, comparison.other.recounts),
+            "second": _side(comparison.second, comparison.other.space, comparison.other.recounts)
+            | {"title": clean(comparison.other.title)},
+            "recounted": comparison.other.recounts,
+            "items": _items(comparison),
+            "groups": _groups(comparison),
         }
 
 
@@ -70,41 +70,43 @@ def _side(cut: Cut, space: Workspace, recounted: bool) -> dict[str, Any]:
     }
 
 
-def _items(found: ModelComparison) -> dict[str, Any] | None:
+def _items(comparison: ModelComparison) -> dict[str, Any] | None:
     """Return how both answer for the items."""
-    items = found.space.items
-    if items is None or not found.has_answers:
+    items = comparison.space.items
+    if items is None or not comparison.has_answers:
         return None
-    crossed, paired = found.crossed, found.paired
-    labelled = int((found.matched & (items.codes >= 0)).sum())
+    crossed, paired = comparison.crossed, comparison.paired
+    labelled = int((comparison.matched & (items.codes >= 0)).sum())
     apart = crossed.copy()
     np.fill_diagonal(apart, 0)
     most = np.argsort(-apart, axis=None, kind="stable")[:_SHOWN_PAIRS]
     return {
         "n_first": len(items),
-        "n_matched": int(found.matched.sum()),
+        "n_matched": int(comparison.matched.sum()),
         "n_labelled": labelled,
         "n_disagree": int(apart.sum()),
         "n_counted": 0 if paired is None else paired.n_items,
-        "known": all(one is None or one.seen is not None for one in (items, found.other.space.items)),
-        "fair": bool((found.fair & found.matched & (items.codes >= 0)).any()),
+        "known": all(one is None or one.seen is not None for one in (items, comparison.other.space.items)),
+        "fair": bool((comparison.fair & comparison.matched & (items.codes >= 0)).any()),
         "paired": None if paired is None else paired.to_dict(),
-        "classes": list(map(clean, found.classes)),
-        "crossed": crossed.tolist() if len(found.classes) <= _MOST_CLASSES else None,
-        "pairs": [[*map(int, divmod(k, len(found.classes))), int(apart.flat[k])] for k in most if apart.flat[k]],
+        "classes": list(map(clean, comparison.classes)),
+        "crossed": crossed.tolist() if len(comparison.classes) <= _MOST_CLASSES else None,
+        "pairs": [[*map(int, divmod(k, len(comparison.classes))), int(apart.flat[k])] for k in most if apart.flat[k]],
     }
 
 
-def _groups(found: ModelComparison) -> dict[str, Any]:
+def _groups(comparison: ModelComparison) -> dict[str, Any]:
     """Return how the groups of both overlap; why not, if they cannot be compared."""
     try:
-        overlap = overlap_of_groups(found.first.model, found.second.model)
+        overlap = overlap_of_groups(comparison.first.model, comparison.second.model)
     except BagwiseError as error:
         return {"problem": str(error)}
-    first, second = found.first, found.second
+    first, second = comparison.first, comparison.second
     names = [_Names(first), _Names(second)]
     of_first = np.bincount(overlap.pairs[:, 0], minlength=first.model.n_groups)  # parts of each group
-    side = int(found.against == "size" and second.model.n_groups < first.model.n_groups)  # larger groups are divided
+    side = int(
+        comparison.against == "size" and second.model.n_groups < first.model.n_groups
+    )  # larger groups are divided
     parts: dict[int, list[dict[str, Any]]] = {}
     totals = np.bincount(overlap.pairs[:, side], overlap.shares, (first, second)[side].model.n_groups)
     for pair, n_words, share in zip(

@@ -20,6 +20,7 @@ from bagwise.app.explorer.requests import (
     as_json,
     locked,
     maybe_number,
+    maybe_value,
     needed_number,
     number_or,
     safe,
@@ -37,6 +38,7 @@ from bagwise.merging.sizes import path_sizes
 __all__ = ["GroupQuery", "group", "groups", "hierarchy", "hierarchy_text", "joined", "python", "routes", "shown_group"]
 __all__ += ["words"]
 
+SORTS = ("decides", "size", "coherence", "suspicious", "cost", "number")
 _SHOWN_WORDS = 12
 _SHOWN_CLASSES = 3
 _MOST_FOUND = 50
@@ -53,16 +55,16 @@ def routes(space: Workspace) -> list[BaseRoute]:
     def patches(request: Request) -> Response:
         cut = space.cut(n(request.query_params))
         with space.picture_lock:
-            found = cut.patches.get(int(request.path_params["number"]))
-        if not found:
+            pictures = cut.patches.get(int(request.path_params["number"]))
+        if not pictures:
             return answer_json({"error": "This group has no patches."}, 404)
         side, across = (_REGION_SIDE, _REGIONS_ACROSS) if fades(cut.model) else (_PATCH_SIDE, _PATCHES_ACROSS)
-        whole = len(found) - len(found) % across  # no row with one or two patches
-        return Response(mosaic(found[: whole or None], side, columns=across), media_type="image/png")
+        whole = len(pictures) - len(pictures) % across  # no row with one or two patches
+        return Response(mosaic(pictures[: whole or None], side, columns=across), media_type="image/png")
 
     return [
         Route("/api/groups", locked(space, lambda q, _: groups(space, n(q), _query(q)))),
-        Route("/api/groups/{number:int}", locked(space, lambda q, p: group(space, n(q), p["number"]))),
+        Route("/api/groups/{number:int}", locked(space, lambda q, p: group(space, n(q), p["number"], _balance(q)))),
         Route("/api/groups/{number:int}/patches", safe(patches)),
         Route("/api/words", locked(space, lambda q, _: words(space, n(q), q.get("find", "")))),
         Route(
@@ -94,9 +96,17 @@ def _query(query: QueryParams) -> GroupQuery:
         find=query.get("find", ""),
         label=maybe_number(query, "label"),
         sort=query.get("sort") or "decides",
+        balance=_balance(query),
         first=number_or(query, "first", 0),
         most=min(number_or(query, "most", 60), MOST_ROWS),
     )
+
+
+def _balance(query: QueryParams) -> float | None:
+    balance = maybe_value(query, "balance")
+    if balance is not None and not 0 <= balance <= 1:
+        raise BagwiseError(f"balance must be from 0 to 1, got {balance:g}.")
+    return balance
 
 
 @dataclass(frozen=True)
@@ -109,8 +119,11 @@ class GroupQuery:
         Only groups with a word that contains this text.
     label : int or None
         Only groups whose strongest class this is, by its number.
-    sort : {"decides", "size", "number"}
-        By how much they decide, by their part of all occurrences (of measurements, of all columns), or by number.
+    sort : {"decides", "size", "coherence", "suspicious", "cost", "number"}
+        By how much they decide, by their part of all occurrences (of measurements, of all columns), by number, or by
+        what they are worth, see `bagwise.app.explorer.worth.GroupWorth`.
+    balance : float or None
+        Of frequency and lift in the order of words, see `bagwise.app.model.groups.typicality`; None: as in names.
     first, most : int
         Part of the list.
     """
@@ -118,6 +131,7 @@ class GroupQuery:
     find: str = ""
     label: int | None = None
     sort: str = "decides"
+    balance: float | None = None
     first: int = 0
     most: int = 60
 
@@ -128,40 +142,56 @@ def groups(space: Workspace, n: int | None, query: GroupQuery) -> dict[str, Any]
     model, weights = cut.model, cut.class_weights
     chosen = np.arange(model.n_groups)
     if query.find:
-        found = set(model.lookup[_matching(space, query.find)].tolist())
-        chosen = chosen[[k in found for k in chosen.tolist()]]
+        matching = set(model.lookup[_matching(space, query.find)].tolist())
+        chosen = chosen[[k in matching for k in chosen.tolist()]]
     if query.label is not None:
         cut.check_class(query.label)
         chosen = chosen[[]] if weights is None else chosen[weights.argmax(axis=0)[chosen] == query.label]
-    if query.sort == "decides":
-        chosen = chosen[np.argsort(-cut.deciding[chosen], kind="stable")]
-    elif query.sort == "size":
-        chosen = chosen[np.argsort(-cut.shares[chosen], kind="stable")]
-    elif query.sort != "number":
-        raise BagwiseError(f"Groups are sorted by decides, size or number, not by {query.sort!r}.")
+    told: dict[str, Any] = {}
+    if query.sort == "cost":
+        cut.worth.measure_costs()
+        told["measured"] = cut.worth.progress
+    if query.sort != "number":
+        chosen = chosen[np.argsort(-_keys(cut, query.sort)[chosen], kind="stable")]
     shown = chosen[query.first : query.first + query.most].tolist()
-    return {
-        "n_groups": model.n_groups,
-        "total": len(chosen),
-        "groups": [shown_group(cut, k, _SHOWN_WORDS) for k in shown],
-    }
+    groups = [shown_group(cut, k, _SHOWN_WORDS, query.balance) for k in shown]
+    if query.sort in ("coherence", "suspicious", "cost"):
+        groups = [one | {"coherence": float(cut.worth.coherence[k])} for one, k in zip(groups, shown, strict=True)]
+        groups = [one | {"cost": cut.worth.cost(k)} for one, k in zip(groups, shown, strict=True)]
+    return told | {"n_groups": model.n_groups, "total": len(chosen), "groups": groups}
 
 
-def group(space: Workspace, n: int | None, number: int) -> dict[str, Any]:
+def _keys(cut: Cut, sort: str) -> NDArray[np.float64]:
+    """Return what groups are sorted by, the largest first."""
+    if sort == "decides":
+        return cut.deciding
+    if sort == "size":
+        return cut.shares
+    if sort == "coherence":
+        return -cut.worth.coherence  # the least first
+    if sort == "suspicious":
+        return cut.worth.suspicious
+    if sort == "cost":
+        costs = [cut.worth.cost(k) for k in range(cut.model.n_groups)]
+        return np.array([-np.inf if cost is None else cost for cost in costs])
+    raise BagwiseError(f"Groups are sorted by {', '.join(SORTS)}, not by {sort!r:.40}.")
+
+
+def group(space: Workspace, n: int | None, number: int, balance: float | None = None) -> dict[str, Any]:
     """Return one group with all of its words."""
     cut = space.cut(n)
     cut.check_group(number)
-    return shown_group(cut, number, None)
+    return shown_group(cut, number, None, balance)
 
 
-def shown_group(cut: Cut, number: int, most: int | None) -> dict[str, Any]:
+def shown_group(cut: Cut, number: int, most: int | None, balance: float | None = None) -> dict[str, Any]:
     """Return one group with its first words, None for all of them."""
-    members, weights = cut.words(number), cut.class_weights
+    members, weights = cut.words(number, balance), cut.class_weights
     classes: list[dict[str, Any]] = []
     if weights is not None:
-        own = weights[:, number]  # first the class that the group speaks for, then by how far scores move
-        strongest = np.lexsort((-np.abs(own), np.arange(len(own)) != own.argmax()))[:_SHOWN_CLASSES]
-        classes = [{"name": clean(cut.model.classes[c]), "weight": float(own[c])} for c in strongest]
+        of_group = weights[:, number]  # first the class that the group speaks for, then by how far scores move
+        strongest = np.lexsort((-np.abs(of_group), np.arange(len(of_group)) != of_group.argmax()))[:_SHOWN_CLASSES]
+        classes = [{"name": clean(cut.model.classes[c]), "weight": float(of_group[c])} for c in strongest]
     return {
         "number": number,
         "name": clean(cut.title(number)),
@@ -200,20 +230,20 @@ def _matching(space: Workspace, text: str) -> NDArray[np.int64]:
 
 def words(space: Workspace, n: int | None, find: str) -> dict[str, Any]:
     """Find words by a part of their name; those that begin with it and are frequent come first."""
-    cut, found = space.cut(n), _matching(space, find)
-    names = [_word_name(cut, k) for k in found.tolist()]
+    cut, numbers = space.cut(n), _matching(space, find)
+    names = [_word_name(cut, k) for k in numbers.tolist()]
     begins = np.array([not name.casefold().startswith(find.casefold()) for name in names], dtype=np.bool_)
-    order = np.lexsort((-word_shares(cut.model)[0][found], begins))[:_MOST_FOUND].tolist()
+    order = np.lexsort((-word_shares(cut.model)[0][numbers], begins))[:_MOST_FOUND].tolist()
     lookup = cut.model.lookup
     return {
-        "total": len(found),
+        "total": len(numbers),
         "words": [
             {
-                "word": int(found[k]),
+                "word": int(numbers[k]),
                 "name": names[k],
-                "total": _word_total(cut, int(found[k])),
-                "group": int(lookup[found[k]]),
-                "group_name": clean(cut.title(int(lookup[found[k]]))),
+                "total": _word_total(cut, int(numbers[k])),
+                "group": int(lookup[numbers[k]]),
+                "group_name": clean(cut.title(int(lookup[numbers[k]]))),
             }
             for k in order
         ],

@@ -21,6 +21,7 @@ from bagwise.app.explorer.requests import (
     MOST_ROWS,
     answer_json,
     maybe_number,
+    maybe_value,
     number_or,
     posting,
     reading,
@@ -84,8 +85,8 @@ def _query(query: QueryParams) -> ItemQuery:
         seen=query.get("seen", ""),
         group=maybe_number(query, "group"),
         selection=query.get("selection", ""),
-        at_least=_maybe_value(query, "at_least"),
-        at_most=_maybe_value(query, "at_most"),
+        at_least=maybe_value(query, "at_least"),
+        at_most=maybe_value(query, "at_most"),
         which=query.get("which", ""),
         second=maybe_number(query, "second"),
         m=maybe_number(query, "m"),
@@ -126,20 +127,6 @@ def check_number(space: Workspace, number: int) -> None:
     """Raise an error if there is no item of this number."""
     if space.items is None or not 0 <= number < len(space.items):
         raise BagwiseError(f"There is no item {number}.")
-
-
-def _maybe_value(query: QueryParams, name: str) -> float | None:
-    """Return a number of the address that need not be whole, or None."""
-    given = query.get(name, "")
-    if not given:
-        return None
-    try:
-        value = float(given)
-    except ValueError:
-        value = np.nan
-    if not np.isfinite(value):
-        raise BagwiseError(f"{name} must be a number, got {given!r:.40}.")
-    return value
 
 
 @dataclass(frozen=True)
@@ -201,42 +188,42 @@ class ItemQuery:
 
 def items(space: Workspace, n: int | None, query: ItemQuery) -> dict[str, Any]:
     """Return a part of the items, filtered and sorted; without texts while their source is being opened."""
-    cut, held = space.cut(n), space.items
-    if held is None:
+    cut, all_items = space.cut(n), space.items
+    if all_items is None:
         raise BagwiseError("There are no items: start bagwise explore with their location, or with an index.")
     with cut.lock:
-        numbers = _chosen(space, cut, held, query)
+        numbers = _chosen(space, cut, all_items, query)
         shown = numbers[query.first : query.first + query.most].tolist()
         rows = [_row(space, cut, number) for number in shown]
         if query.compares:
             other = compare(space, n, query.m, query.against)
             rows = [row | _second(other, row["number"]) for row in rows]
     told: dict[str, Any] = {"total": len(numbers)}
-    rows, opening = _with_texts(held, cut, rows)
+    rows, opening = _with_texts(all_items, cut, rows)
     return told | {"items": rows} | ({"opening": True} if opening else {})
 
 
 def rows_of(space: Workspace, n: int | None, numbers: Sequence[int]) -> tuple[list[dict[str, Any]], bool]:
     """Return some items, and whether their source is being opened, so that there are no texts yet."""
-    cut, held = space.cut(n), space.items
-    assert held is not None
+    cut, all_items = space.cut(n), space.items
+    assert all_items is not None
     with cut.lock:
         rows = [_row(space, cut, number) for number in numbers]
-    return _with_texts(held, cut, rows)
+    return _with_texts(all_items, cut, rows)
 
 
-def _with_texts(held: Items, cut: Cut, rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], bool]:
+def _with_texts(all_items: Items, cut: Cut, rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], bool]:
     if not MODALITIES[cut.model.modality].readable:
         return rows, False
-    if not held.ready:
+    if not all_items.ready:
         return [row | {"opening": True} for row in rows], True
-    return [row | excerpt(held, row["number"]) for row in rows], False
+    return [row | excerpt(all_items, row["number"]) for row in rows], False
 
 
-def _chosen(space: Workspace, cut: Cut, held: Items, query: ItemQuery) -> NDArray[np.int64]:
-    chosen = np.ones(len(held), dtype=np.bool_)
+def _chosen(space: Workspace, cut: Cut, all_items: Items, query: ItemQuery) -> NDArray[np.int64]:
+    chosen = np.ones(len(all_items), dtype=np.bool_)
     for codes, wanted in (
-        (held.codes, query.label),
+        (all_items.codes, query.label),
         (None if query.predicted is None else cut.answers.predicted, query.predicted),
     ):
         if wanted is not None:
@@ -249,20 +236,20 @@ def _chosen(space: Workspace, cut: Cut, held: Items, query: ItemQuery) -> NDArra
     if query.right:
         if query.right not in ("right", "wrong"):
             raise BagwiseError(f"Items are right or wrong, not {query.right!r}.")
-        agree = cut.answers.predicted == held.codes
-        chosen &= (held.codes >= 0) & (agree if query.right == "right" else ~agree)
+        agree = cut.answers.predicted == all_items.codes
+        chosen &= (all_items.codes >= 0) & (agree if query.right == "right" else ~agree)
     if query.seen:
         if query.seen not in ("new", "training"):
             raise BagwiseError(f"Items are new or training, not {query.seen!r}.")
-        known = np.zeros(len(held), np.bool_) if held.seen is None else held.seen.seen
+        known = np.zeros(len(all_items), np.bool_) if all_items.seen is None else all_items.seen.seen
         chosen &= known if query.seen == "training" else ~known
     if query.group is not None:
         cut.check_group(query.group)
         assert cut.of_items is not None
         chosen &= cut.of_items.with_group(query.group)
     if query.selection:
-        inside = np.zeros(len(held), dtype=np.bool_)
-        inside[held.mapped.selected(query.selection)] = True
+        inside = np.zeros(len(all_items), dtype=np.bool_)
+        inside[all_items.mapped.selected(query.selection)] = True
         chosen &= inside
     if query.at_least is not None:
         chosen &= cut.confidence >= query.at_least
@@ -305,9 +292,12 @@ def _row(space: Workspace, cut: Cut, number: int) -> dict[str, Any]:
         "held_out": bool(space.items.held_out is not None and space.items.held_out[number]),
     }
     if space.clusters is not None:
-        own = int(space.clusters.labels[number])
-        name, certainty = clean(space.clusters.name(own)) if own >= 0 else "", float(space.clusters.certainty[number])
-        row["cluster"] = None if own < 0 else {"number": own, "name": name, "certainty": certainty}
+        cluster = int(space.clusters.labels[number])
+        name, certainty = (
+            clean(space.clusters.name(cluster)) if cluster >= 0 else "",
+            float(space.clusters.certainty[number]),
+        )
+        row["cluster"] = None if cluster < 0 else {"number": cluster, "name": name, "certainty": certainty}
     if cut.has_answers:
         answers = cut.answers
         row |= {

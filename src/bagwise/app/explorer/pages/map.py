@@ -43,14 +43,14 @@ def routes(space: Workspace) -> list[BaseRoute]:
         except ClientDisconnect:
             return answer_json({"error": "The request is too long."}, 413)
         n, what = request.query_params, request.path_params["what"]
-        given = {
+        answers_to = {
             "make": lambda: make(space, n.get("method", "")),
             "select": lambda: select(space, body),
             "rows": lambda: rows(space, size_of(n), body),
         }
-        if what not in given:
+        if what not in answers_to:
             return answer_json({"error": f"A map has no {what!r:.40}."}, 404)
-        return await run_in_threadpool(answered, given[what])
+        return await run_in_threadpool(answered, answers_to[what])
 
     return [
         Route("/api/map", reading(lambda q, _: told(space))),
@@ -69,10 +69,10 @@ def _mapped(space: Workspace) -> MapOfItems:
 
 
 def _places(space: Workspace) -> Places:
-    found = _mapped(space).places
-    if found is None:
+    mapped = _mapped(space).places
+    if mapped is None:
         raise BagwiseError("There is no map of these items yet.")
-    return found
+    return mapped
 
 
 def told(space: Workspace) -> dict[str, Any]:
@@ -92,14 +92,14 @@ def _described(space: Workspace, places: Places) -> dict[str, Any]:
     placed = int((clusters >= 0).sum())
     if space.clusters is not None:
         clusters = np.where(clusters >= 0, space.clusters.labels, -1)
-    found = []
+    told_clusters = []
     for number in range(int(clusters.max(initial=-1)) + 1):
         inside = clusters == number
         counts = np.bincount(codes[inside & (codes >= 0)], minlength=1)
         name = clean(classes[counts.argmax()]) if counts.any() else None
         told = {"n": int(inside.sum()), "class": name, "share": float(counts.max() / max(inside.sum(), 1))}
-        own = f"cluster {number + 1}" if space.clusters is None else clean(space.clusters.name(number))
-        found.append(told | {"name": own})
+        name_of = f"cluster {number + 1}" if space.clusters is None else clean(space.clusters.name(number))
+        told_clusters.append(told | {"name": name_of})
     return {
         "method": places.map.method,
         "version": places.version,
@@ -107,7 +107,7 @@ def _described(space: Workspace, places: Places) -> dict[str, Any]:
         "n": len(places.map),
         "n_placed": placed,
         "n_arranged": places.map.n_arranged,
-        "clusters": found,
+        "clusters": told_clusters,
         "named": space.clusters is not None,
     }
 
@@ -117,8 +117,8 @@ def answers(space: Workspace, n: int | None) -> bytes:
     cut = space.cut(n)
     assert space.items is not None
     with cut.lock:
-        found = cut.answers.predicted if cut.has_answers else np.full(len(space.items), -1)
-        return found.astype("<i4").tobytes()
+        predicted = cut.answers.predicted if cut.has_answers else np.full(len(space.items), -1)
+        return predicted.astype("<i4").tobytes()
 
 
 def make(space: Workspace, method: str) -> dict[str, Any]:
@@ -132,12 +132,12 @@ def make(space: Workspace, method: str) -> dict[str, Any]:
     def arranged(progress: Progress) -> ItemMap:
         if method in mapped.made:
             return mapped.made[method]
-        found = items.index.with_map(method, progress=progress).map
-        assert found is not None
-        return found
+        new_map = items.index.with_map(method, progress=progress).map
+        assert new_map is not None
+        return new_map
 
-    def kept(found: ItemMap) -> str:
-        return "" if space.editor is None else space.editor.keep_map(found)
+    def kept(new_map: ItemMap) -> str:
+        return "" if space.editor is None else space.editor.keep_map(new_map)
 
     mapped.start(arranged, kept)
     return told(space)

@@ -94,11 +94,11 @@ def overview(space: Workspace, n: int | None) -> dict[str, Any]:
 
 def _clusters(space: Workspace) -> list[dict[str, Any]] | None:
     """Return the names and numbers of the clusters of items; None if there are none."""
-    found = space.clusters
-    if found is None:
+    item_clusters = space.clusters
+    if item_clusters is None:
         return None
-    sizes = found.sizes.tolist()
-    return [{"number": k, "name": clean(found.name(k)), "size": size} for k, size in enumerate(sizes)]
+    sizes = item_clusters.sizes.tolist()
+    return [{"number": k, "name": clean(item_clusters.name(k)), "size": size} for k, size in enumerate(sizes)]
 
 
 def _search_by(space: Workspace) -> list[str]:

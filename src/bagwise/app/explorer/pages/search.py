@@ -159,8 +159,8 @@ def _of_edited_groups(space: Workspace, index: ItemIndex) -> ItemIndex:
     """Return an index that compares items by the groups of the model as it is now, if it compares them by groups."""
     if index.by != "both" or index.model.heads or index.model is space.model or not takes_other_groups(index):
         return index
-    found: ItemIndex = space.once("index", lambda: with_model(index, space.model))
-    return found
+    edited: ItemIndex = space.once("index", lambda: with_model(index, space.model))
+    return edited
 
 
 def _hits(
@@ -171,9 +171,9 @@ def _hits(
     of_index = index.model if index.by == "both" and not index.model.heads else cut.model  # whose groups are compared
     named = cut if of_index.n_groups == cut.model.n_groups else space.cut(of_index.n_groups)
     hits, shared = search_shared(index, query, k, by, cut.model if space.model.word_names is None else None)
-    numbers, held = [space.numbers[hit.id] for hit in hits], space.items
-    assert held is not None
-    texts = MODALITIES[space.model.modality].readable and held.ready
+    numbers, all_items = [space.numbers[hit.id] for hit in hits], space.items
+    assert all_items is not None
+    texts = MODALITIES[space.model.modality].readable and all_items.ready
     return [
         {
             "number": number,
@@ -190,7 +190,7 @@ def _hits(
             ],
             "n_shared": len(terms),
             "differences": not index.index.larger_is_nearer,
-            **(excerpt(held, number) if texts else {}),
+            **(excerpt(all_items, number) if texts else {}),
         }
         for hit, number, terms in zip(hits, numbers, shared, strict=True)
     ]

@@ -33,11 +33,11 @@ def routes(space: Workspace) -> list[BaseRoute]:
         return steer(editor, size_of(query))
 
     changes: dict[str, Callable[[dict[str, Any]], None]] = {
-        "edit": lambda given: editor.edit(_edit(given, space), _revision(given)),
-        "cluster": lambda given: editor.cluster(_n_clusters(given), _revision(given)),
-        "undo": lambda given: editor.undo(_revision(given)),
-        "redo": lambda given: editor.redo(_revision(given)),
-        "save": lambda given: editor.save(),
+        "edit": lambda content: editor.edit(_edit(content, space), _revision(content)),
+        "cluster": lambda content: editor.cluster(_n_clusters(content), _revision(content)),
+        "undo": lambda content: editor.undo(_revision(content)),
+        "redo": lambda content: editor.redo(_revision(content)),
+        "save": lambda content: editor.save(),
     }
     return [
         Route("/api/steer", reading(opened)),
@@ -48,14 +48,14 @@ def routes(space: Workspace) -> list[BaseRoute]:
     ]
 
 
-def _revision(given: dict[str, Any]) -> int:
-    if type(given.get("revision")) is not int:
-        raise BagwiseError(f"A change must have the revision that it is based on, got {given.get('revision')!r:.40}.")
-    return int(given["revision"])
+def _revision(content: dict[str, Any]) -> int:
+    if type(content.get("revision")) is not int:
+        raise BagwiseError(f"A change must have the revision that it is based on, got {content.get('revision')!r:.40}.")
+    return int(content["revision"])
 
 
-def _edit(given: dict[str, Any], space: Workspace) -> dict[str, Any]:
-    edit: Any = given.get("edit")
+def _edit(content: dict[str, Any], space: Workspace) -> dict[str, Any]:
+    edit: Any = content.get("edit")
     if not isinstance(edit, dict):
         raise BagwiseError(f"An edit must be a JSON object, got {edit!r:.100}.")
     if edit.get("edit") != "move_items" or "numbers" not in edit:
@@ -68,8 +68,8 @@ def _edit(given: dict[str, Any], space: Workspace) -> dict[str, Any]:
     }
 
 
-def _n_clusters(given: dict[str, Any]) -> int | None:
-    n = given.get("n_clusters")
+def _n_clusters(content: dict[str, Any]) -> int | None:
+    n = content.get("n_clusters")
     if n is not None and (type(n) is not int or n < 1):
         raise BagwiseError(f"The number of clusters must be a whole number from 1, or null; got {n!r:.40}.")
     return n
@@ -79,13 +79,13 @@ def steer(editor: Editor, n: int | None) -> dict[str, Any]:
     """Return the edits with the errors before and after each, what is locked and required, and where it is saved."""
     shown = editor.shown
     space = shown.space
-    cut, found = space.cut(n), shown.steps[-1].found
+    cut, error = space.cut(n), shown.steps[-1].measured
     return {
         "revision": space.revision,
         "n_groups": space.model.n_groups,
         "read_only": editor.read_only,
         "why_not": editor.why_not,
-        "now": measured(found),
+        "now": measured(error),
         "edits": _edits(shown),
         "n_edits": len(space.model.edits) + (0 if space.clusters is None else len(space.clusters.edits)),
         "undone": [clean(_text(step)) for step in shown.undone if step.edit is not None],
@@ -155,18 +155,18 @@ def _edit_told(number: int, step: Step) -> dict[str, Any]:
         "from": None if step.before is None else step.before.n_groups,
         "to": step.model.n_groups,
         "before": measured(step.found_before),
-        "after": measured(step.found),
+        "after": measured(step.measured),
     }
 
 
-def measured(found: Measured | None) -> dict[str, Any] | None:
+def measured(error: Measured | None) -> dict[str, Any] | None:
     """Return an error with how it was found; of clusters with their number, cohesion and agreement with labels."""
-    if found is None:
+    if error is None:
         return None
-    told: dict[str, Any] = {"error": found.error, "standard_error": found.standard_error, "protocol": found.protocol}
-    if isinstance(found, ClusterMeasured):
-        told |= {"n_clusters": found.n_clusters, "cohesion": found.cohesion}
-        told["nmi"] = None if found.agreement is None else found.agreement.nmi
+    told: dict[str, Any] = {"error": error.error, "standard_error": error.standard_error, "protocol": error.protocol}
+    if isinstance(error, ClusterMeasured):
+        told |= {"n_clusters": error.n_clusters, "cohesion": error.cohesion}
+        told["nmi"] = None if error.agreement is None else error.agreement.nmi
     return told
 
 
@@ -178,6 +178,6 @@ def python_lines(editor: Editor, shown: Shown) -> str:
     if editor.of_index:
         load, imported = f"ItemIndex.load({path!r}).model", "from bagwise.app import ItemIndex"
     undone = f".undo({editor.n_saved})  # of the edits in the file" if editor.n_saved else ""
-    place = Path(path).stem + ".edited.bagwise"
+    target = Path(path).stem + ".edited.bagwise"
     listed = f"edits = [\n{edits}]\n" if edits else "edits = []\n"
-    return f"{imported}\n\n{listed}model = {load}{undone}\nmodel.apply(edits).save({place!r})\n"
+    return f"{imported}\n\n{listed}model = {load}{undone}\nmodel.apply(edits).save({target!r})\n"

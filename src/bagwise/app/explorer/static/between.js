@@ -21,7 +21,7 @@ export async function show(facts, parameters) {
     row.after === row.predicted ? null : h("p", { class: "small becomes" }, "without these groups: ", h("strong", {}, row.after)))))));
   return {
     content: [title, choices(facts, first, second), lead(facts, told, first, second), effect(told, to),
-      h("div", { class: "beside" }, bars(facts, told, [first, second], light, to), h("div", { class: "sticky", tabindex: 0, role: "region", "aria-label": "Items between the classes" }, shown)), exported(facts, told)],
+      h("div", { class: "beside" }, bars(facts, told, [first, second], light, to), h("div", { class: "sticky", tabindex: 0, role: "region", "aria-label": "Items between the classes" }, shown)), exported(facts, told, [first, second])],
     leave: light.leave,
   };
 }
@@ -91,9 +91,9 @@ function heading(kind, { classes: [one, other] }) {
   return { wrong_first: `${one} taken for ${other}`, wrong_second: `${other} taken for ${one}`, right_first: `${one}, nearest to ${other}`, right_second: `${other}, nearest to ${one}` }[kind];
 }
 
-function exported(facts, told) {
+function exported(facts, told, numbers) {
   const file = `${facts.title}-${told.classes.join("-or-")}`;
   const rows = () => [["group", "name", "speaks for", "apart", ...told.classes.map((name) => `mean in ${name}`)], ...told.groups.rows.map((row) => [row.number, row.name, told.classes[row.side], row.apart, ...row.means]), ["", "other groups", "", told.groups.rest, "", ""]];
   const items = () => [["id", "label", "predicted", "without groups"], ...told.items.flatMap(({ rows: some }) => some.map((row) => [row.id, row.label, row.predicted, row.after]))];
-  return exporting("between", { tables: [["Groups", file, rows], ["Items", `${file}-items`, items]], drawings: [["Groups", file, () => mirroredFigure(told.classes, told.groups.rows)]], given: Object.fromEntries(["first", "second"].map((name, k) => [name, facts.classes.indexOf(told.classes[k])])) });
+  return exporting("between", { tables: [["Groups", file, rows], ["Items", `${file}-items`, items]], drawings: [["Groups", file, () => mirroredFigure(told.classes, told.groups.rows, numbers)]], given: { first: numbers[0], second: numbers[1] } });
 }

@@ -1,6 +1,6 @@
 // Tables of pages as figures: matrices of classes, on the page and to export, and bars.
 
-import { count, h, plural, signed, svg } from "./dom.js";
+import { classColor, count, h, plural, signed, svg } from "./dom.js";
 
 const LEVELS = 8; // shades of cells
 const [CELL, ROW] = [30, 22]; // sides of cells and heights of bars of drawings
@@ -66,7 +66,7 @@ export function barsFigure(title, rows) {
 }
 
 /** Bars of groups to either side, by the class that each speaks for. */
-export function mirroredFigure([one, other], rows) {
+export function mirroredFigure([one, other], rows, numbers) {
   const largest = Math.max(...rows.map((row) => Math.abs(row.apart)), 1e-12);
   const names = rows.map((row) => short(row.name));
   const left = GAP + widest(names) + GAP;
@@ -76,7 +76,7 @@ export function mirroredFigure([one, other], rows) {
     rows.map((row, k) => {
       const [y, wide] = [HEAD + ROW * (k + 1), (BARS / 2) * Math.abs(row.apart) / largest];
       return [svg("text", { x: left - GAP, y: y + 0.7 * ROW, "text-anchor": "end" }, names[k]),
-        svg("rect", { x: row.side ? middle : middle - wide, y: y + 4, width: wide, height: ROW - 8, style: { fill: row.apart < 0 ? "none" : `var(--series-${row.side + 1})`, stroke: `var(--series-${row.side + 1})` } }),
+        svg("rect", { x: row.side ? middle : middle - wide, y: y + 4, width: wide, height: ROW - 8, style: { fill: row.apart < 0 ? "none" : classColor(numbers[row.side]), stroke: classColor(numbers[row.side]) } }),
         svg("text", { x: left + BARS + GAP, y: y + 0.7 * ROW }, signed(row.apart))];
     }));
 }

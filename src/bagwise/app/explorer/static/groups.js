@@ -1,7 +1,7 @@
 // Words and groups: the hierarchy, and the groups of the current cut as cards.
 
 import { address, changed, go } from "./address.js";
-import { api, bar, count, h, percent, plural, signed } from "./dom.js";
+import { N_COLOURS, api, bar, classColor, count, h, percent, plural, signed } from "./dom.js";
 import { controls, movable, pair } from "./edits.js";
 import { exporting, flattened } from "./export.js";
 import { icicle } from "./icicle.js";
@@ -10,31 +10,42 @@ let tree = null; // of one revision of the model
 const PART = 60;
 
 export async function show(facts, parameters) {
-  const given = Object.fromEntries(["find", "label", "sort"].map((name) => [name, parameters.get(name) ?? ""]));
+  const given = Object.fromEntries(["find", "label", "sort", "balance"].map((name) => [name, parameters.get(name) ?? ""]));
   const n = facts.n_groups;
   const chosen = parameters.get("group");
   const revision = facts.steer?.revision ?? 0;
   if (tree?.revision !== revision) tree = { ...await api("hierarchy"), revision };
   const told = chosen === null ? await api("groups", { n, ...given, most: PART }) : null;
-  const one = chosen === null ? null : await api(`groups/${encodeURIComponent(chosen)}`, { n });
+  const one = chosen === null ? null : await api(`groups/${encodeURIComponent(chosen)}`, { n, balance: given.balance });
   const drawn = icicle(tree, n, (size, group) => go(address("/groups", { n: size, group })));
   const table = one ? ["Words", `${facts.title}-${n}-group-${one.number}`, () => (tree.of === "occurrences" ? [["word", "occurrences"], ...one.words.map((word) => [word.name, word.total])] : [["word"], ...one.words.map((word) => [word.name])])]
     : ["Groups", `${facts.title}-${n}-groups`, () => groupRows(facts, given)];
   const exports = exporting("groups", { tables: [table], canvases: [["Hierarchy", `${facts.title}-hierarchy`, () => flattened(drawn.element.querySelector("canvas"))]] });
-  const content = [h("h1", {}, "Words and groups"), drawn.element, exports, finder(facts, drawn)];
+  const content = [h("h1", {}, "Words and groups"), drawn.element, legend(facts), exports, finder(facts, drawn)];
   if (one) content.push(whole(one, facts));
   else content.push(filters(facts, given), list(facts, told, given));
-  return { content, shown: drawn.draw, leave: drawn.leave };
+  return { content: content.filter(Boolean), shown: drawn.draw, leave: drawn.leave };
+}
+
+/** The colours of classes, as everywhere. */
+function legend({ classes }) {
+  return classes.length && classes.length <= N_COLOURS ? h("ul", { class: "classes small", "aria-label": "Colours of classes" }, classes.map((name, k) => h("li", {}, h("span", { class: "swatch", "aria-hidden": "true", style: { background: classColor(k) } }), name))) : null;
 }
 
 function filters(facts, given) {
   const change = (name) => (event) => go(changed({ [name]: event.target.value }), true);
   return h("form", { class: "filters", role: "search", "aria-label": "Filter groups", onsubmit: (event) => event.preventDefault() },
-    h("label", {}, "With the word ", h("input", { type: "search", value: given.find, onchange: change("find"), placeholder: "any" })),
+    h("label", {}, "With the word ", h("input", { type: "search", value: given.find, onchange: change("find"), placeholder: "any" })), balance(facts, given),
     facts.classes.length ? h("label", {}, "Speaks for ", h("select", { onchange: change("label") },
       h("option", { value: "" }, "any class"), facts.classes.map((name, k) => h("option", { value: k, selected: given.label === String(k) }, name)))) : null,
     h("label", {}, "Order ", h("select", { onchange: change("sort") },
-      [["decides", "what they decide"], ["size", tree.of === "occurrences" ? "how often they occur" : `number of ${tree.of}`], ["number", "number"]].map(([value, name]) => h("option", { value, selected: given.sort === value }, name)))));
+      [["decides", "what they decide"], ["size", tree.of === "occurrences" ? "how often they occur" : `number of ${tree.of}`], ...(facts.items ? [["coherence", "least coherent"], ["suspicious", "decide much, incoherent"]] : []), ...(facts.items?.n_labelled && facts.answered_at !== null ? [["cost", "error without them"]] : []), ["number", "number"]].map(([value, name]) => h("option", { value, selected: given.sort === value }, name)))));
+}
+
+/** How words of a group are ordered: by how often they occur, by what they say about classes, or between. */
+function balance(facts, given) {
+  if (!facts.classes.length || facts.modality === "images" || facts.modality === "videos") return null;
+  return h("label", { title: "λ: the exponent of the frequency of a word; that of its lift is 1 − λ" }, "Words: what they tell ", h("input", { type: "range", min: 0, max: 1, step: 0.1, value: given.balance || 0.6, "aria-label": "Balance λ of lift and frequency", onchange: (event) => go(changed({ balance: event.target.value === "0.6" ? "" : event.target.value }), true) }), " how often");
 }
 
 /** All groups of the cut as a table. */
@@ -60,13 +71,16 @@ function list(facts, told, given) {
     label();
   });
   label();
-  return h("section", {}, h("h2", {}, told.total === told.n_groups ? plural(told.total, "group") : `${plural(told.total, "group")} of ${count(told.n_groups)}`), cards, more);
+  if (told.measured < 1) setTimeout(() => cards.isConnected && go(changed({}), true), 1500);
+  return h("section", {}, told.measured < 1 ? h("p", { class: "quiet", role: "status" }, `The error without each group is being measured: ${percent(told.measured, 0)} …`) : null, h("h2", {}, told.total === told.n_groups ? plural(told.total, "group") : `${plural(told.total, "group")} of ${count(told.n_groups)}`), cards, more);
 }
 
 function head(one, level, modality) {
-  return [h(level, {}, h("a", { href: address("/groups", { group: one.number }) }, one.name)),
-    h("p", { class: "small" }, one.locked ? "locked · " : "", `group ${one.number} · ${plural(one.n_words, modality === "table" ? "column" : "word")} · ${percent(one.share)} of all ${tree.of} · `,
-      h("a", { href: address("/items", { group: one.number }) }, "items"))];
+  const plain = one.name === `group${one.number}`; // without classes, words of images have no names
+  return [h(level, {}, h("a", { href: address("/groups", { group: one.number }) }, plain ? `group ${one.number}` : one.name)),
+    h("p", { class: "small" }, one.locked ? "locked · " : "", plain ? "" : `group ${one.number} · `, `${plural(one.n_words, modality === "table" ? "column" : "word")} · ${percent(one.share)} of all ${tree.of} · `,
+      h("a", { href: address("/items", { group: one.number }) }, "items"),
+      one.coherence === undefined ? "" : ` · coherence ${one.coherence.toFixed(2)}`, one.cost === undefined || one.cost === null ? "" : ` · without it ${one.cost < 0 ? "−" : "+"}${percent(Math.abs(one.cost))} errors`)];
 }
 
 function weights(one) {

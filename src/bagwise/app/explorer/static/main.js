@@ -31,6 +31,7 @@ const slider = document.getElementById("size-slider");
 const number = document.getElementById("size-number");
 let facts = null; // what /api/overview said last
 let turn = 0; // only the last of several requests is shown
+let shownTurn = 0; // the last one that was
 let leave = null; // what the page that is shown does when another comes
 
 // Pages are drawn when their data has come, so that browsers cannot know how far they were scrolled down.
@@ -122,8 +123,12 @@ function frame() {
   document.title = `${PAGES[location.pathname].name} · ${facts.title} · bagwise`;
 }
 
+const SLOW = 300; // ms until a page that is not there yet shows that it is being made
+
 async function show() {
   const mine = ++turn;
+  const spinner = document.getElementById("spinner");
+  setTimeout(() => { if (mine === turn && shownTurn !== mine) spinner.hidden = false; }, SLOW);
   try {
     const told = await api("overview", { n: parameters().get("n") });
     if (mine !== turn) return;
@@ -144,6 +149,13 @@ async function show() {
   } catch (error) {
     if (mine !== turn) return;
     content.replaceChildren(h("p", { class: "problem", role: "alert" }, error.message));
+    facts ??= await api("overview").catch(() => null); // the address may ask for what is not there: the pages stay
+    if (facts && mine === turn) frame();
+  } finally {
+    if (mine === turn) {
+      shownTurn = mine;
+      spinner.hidden = true;
+    }
   }
 }
 

@@ -1,7 +1,7 @@
 // The map: items in two dimensions, coloured by class, answer or cluster; selections are listed and saved.
 
 import { address, changed, go } from "./address.js";
-import { api, count, csv, download, h, percent, plural, say } from "./dom.js";
+import { api, classColor, classHex, count, csv, download, h, percent, plural, say } from "./dom.js";
 import { exporting } from "./export.js";
 import { cell } from "./items.js";
 import { makePoints, mapView } from "./mapview.js";
@@ -56,7 +56,7 @@ async function load(map) {
 
 /** What colours stand for: a category for each item, and a name and a colour for each category. */
 function colouring(facts, map, clusters, wanted) {
-  const classes = facts.classes.map((name, k) => ({ name, color: COLORS[k % COLORS.length] }));
+  const classes = facts.classes.map((name, k) => ({ name, color: classColor(k), hex: () => classHex(k) }));
   const none = { name: "no class", color: GREY };
   const answers = facts.answered_at !== null;
   const options = [
@@ -85,7 +85,7 @@ function page(facts, told, by, predicted, parameters, title, before) {
   for (const event of ["navigate", "popstate"]) window.addEventListener(event, () => { gone = true; }, { once: true });
   const amend = (given) => gone || history.replaceState(null, "", changed(given));
 
-  const paint = () => view.setColors({ each: of, list: by.list.map((one) => one.color), shown: Uint8Array.from(by.list, (_, k) => Number(!hidden.of.has(k))), last: by.last ?? -1 });
+  const paint = () => view.setColors({ each: of, list: by.list.map((one) => one.hex?.() ?? one.color), shown: Uint8Array.from(by.list, (_, k) => Number(!hidden.of.has(k))), last: by.last ?? -1 });
   const label = `Map of ${plural(told.map.n_placed, "item")}, coloured by ${by.name}; the table below has their numbers.`;
   const view = mapView(points, label, {
     tell,
@@ -94,6 +94,7 @@ function page(facts, told, by, predicted, parameters, title, before) {
     moved: ({ x, y, zoom }) => amend({ x: x.toPrecision(6), y: y.toPrecision(6), zoom: zoom.toPrecision(5), item: "" }),
   });
   paint();
+  window.addEventListener("themechange", paint);
   const [x, y, zoom] = ["x", "y", "zoom"].map((name) => Number(parameters.get(name) ?? NaN));
   if ([x, y, zoom].every(Number.isFinite) && zoom > 0) view.setView({ x, y, zoom });
   const item = Number(parameters.get("item") ?? NaN);
@@ -193,7 +194,7 @@ function page(facts, told, by, predicted, parameters, title, before) {
       list.replaceChildren(h("p", { class: "small" }, before.problem));
     }
   };
-  return { content, shown, leave: () => { chosen = null; view.leave(); } };
+  return { content, shown, leave: () => { chosen = null; window.removeEventListener("themechange", paint); view.leave(); } };
 }
 
 const hint = () => `Choose a point to open its item. ${/Mac/.test(navigator.platform) ? "Cmd" : "Ctrl"} and the wheel zoom; so does the wheel alone while the map has the focus.`;
