@@ -52,8 +52,9 @@ def test_files_for_tools_have_ids_and_texts(posts):
     assert (posts / "next.csv").read_text().splitlines() == ["id,label", *(f"{id}," for id in ids)]
     texts_of = [(posts / "posts" / id).read_text() for id in ids]
     for layout in ("label-studio", "prodigy"):
-        bagwise(*asked, "--out", posts / f"{layout}.jsonl", "--format", layout)
-        rows = [json.loads(line) for line in (posts / f"{layout}.jsonl").read_text().splitlines()]
+        bagwise(*asked, "--out", posts / layout, "--format", layout)
+        written = (posts / layout).read_text()
+        rows = json.loads(written) if layout == "label-studio" else [json.loads(one) for one in written.splitlines()]
         shown = [row["data"] if layout == "label-studio" else row | row["meta"] for row in rows]
         assert [(row["id"], row["text"]) for row in shown] == list(zip(ids, texts_of, strict=True))
 
@@ -63,6 +64,7 @@ def test_what_cannot_be_suggested_is_said(posts, tmp_path):
     said = bagwise("suggest", posts / "posts.index", "--labels", strange, code=1)
     assert "names an item of" in said
     assert "--format" in bagwise("suggest", posts / "posts.index", "--format", "xml", code=1)
+    assert "--out FILE" in bagwise("suggest", posts / "posts.index", "--format", "prodigy", code=1)
     bagwise("index", posts / "posts.bagwise", posts / "posts", "--by", "groups", "--out", tmp_path / "groups.index")
     said = bagwise("suggest", tmp_path / "groups.index", code=1)
     assert "Index them anew, by --by 'both'" in said

@@ -43,7 +43,7 @@ def suggest(
     layout: Annotated[
         str,
         typer.Option(
-            "--format", help="Of the file: csv (id and an empty label), or JSON lines for label-studio or prodigy."
+            "--format", help="Of the file: csv (id and an empty label), label-studio (JSON) or prodigy (JSON lines)."
         ),
     ] = "csv",
     source: Annotated[
@@ -66,6 +66,8 @@ def suggest(
         raise unknown_name("--format", layout, _LABELLED)
     if out is not None:
         check_outputs([out], force)
+    elif layout != "csv":
+        raise BagwiseError(f"--format {layout} is for a file. Name it by --out FILE, or leave --format out.")
     opened = ItemIndex.load(index, network=network)
     known = None
     if labels is not None:
@@ -88,7 +90,10 @@ def suggest(
             lines = csv_lines([["id", "label"], *([one.id, None] for one in suggested)], raw)
         else:
             content = _contents(IndexedItems(opened, source), layout)
-            lines = "".join(json.dumps(content(one)) + "\n" for one in suggested).encode()
+            tasks = [json.dumps(content(one)) for one in suggested]
+            # Label Studio imports an array, and takes JSON lines for a single item
+            array = "[" + ",\n".join(tasks) + "]\n"
+            lines = (array if layout == "label-studio" else "".join(f"{task}\n" for task in tasks)).encode()
         write_atomically(out, lines)
         session.wrote(out, "items to label")
 
