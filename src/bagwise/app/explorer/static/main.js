@@ -26,6 +26,7 @@ const PAGES = {
   "/steer": { name: "Steer", show: steer.show },
   "/compare": { name: "Compare", show: compare.show },
 };
+const OF_CLASSES = new Set(["/between", "/labels"]);
 const content = document.getElementById("content");
 const slider = document.getElementById("size-slider");
 const number = document.getElementById("size-number");
@@ -108,7 +109,7 @@ function frame() {
   document.getElementById("title").textContent = facts.title;
   const nav = document.getElementById("nav");
   const home = overview.ofClusters(facts); // of a collection without classes: its clusters
-  const named = Object.entries(PAGES).filter(([path]) => path !== "/clusters" || (facts.clusters && !home));
+  const named = Object.entries(PAGES).filter(([path]) => (path !== "/clusters" || (facts.clusters && !home)) && (facts.classes.length > 1 || !OF_CLASSES.has(path)));
   const here = home && location.pathname === "/clusters" ? "/" : location.pathname;
   nav.replaceChildren(...named.map(([path, page]) =>
     h("a", { href: address(path), "aria-current": path === here ? "page" : null }, path === "/" && home ? "Clusters" : page.name)));
