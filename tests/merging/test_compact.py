@@ -16,7 +16,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
-from sklearn.svm import LinearSVC
+from sklearn.svm import SVC, LinearSVC
 
 from bagwise import BagwiseError, CompactClassifier, compress, merge_words
 from bagwise.criteria import ClassifierLoss
@@ -224,7 +224,8 @@ def test_probabilities_are_those_of_the_estimator(case):
     binary = LogisticRegression().fit(X, y == "class 1")
     few = CompactClassifier(FrozenEstimator(binary), n_groups=6).fit(X)
     np.testing.assert_allclose(few.predict_proba(X)[:, 1], 1 / (1 + np.exp(-few.decision_function(X))))
-    for without in (CompactClassifier(), CompactClassifier().fit(X, y)):
+    svc = SVC(kernel="linear", probability=True)  # whose probabilities do not come from its weights
+    for without in (CompactClassifier(), CompactClassifier().fit(X, y), CompactClassifier(svc)):
         assert not hasattr(without, "predict_proba")
 
 

@@ -80,7 +80,9 @@ class CompactPath:
 
 
 def _has_probabilities(compact: CompactClassifier) -> bool:
-    return hasattr(_unfrozen(getattr(compact, "estimator_", compact.estimator)), "predict_proba")
+    estimator = _unfrozen(getattr(compact, "estimator_", compact.estimator))
+    # those of SVC do not come from its weights, which are computed
+    return hasattr(estimator, "predict_proba") and not isinstance(getattr(type(estimator), "coef_", None), property)
 
 
 class CompactClassifier(FittedView, ClassifierMixin, TransformerMixin, BaseEstimator):
