@@ -5,6 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
+os.environ["COLUMNS"] = (
+    "80"  # of terminals, so that tables are as wide with and without one, and on any number of workers
+)
+
 
 @pytest.fixture(autouse=True)
 def in_an_empty_folder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:

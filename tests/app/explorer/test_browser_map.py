@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bagwise.app import ItemIndex
+from bagwise.display.texts import clean
 from browsing import IN_BROWSER, explorer, playwright, violations, visits
 
 pytestmark = IN_BROWSER
@@ -90,18 +91,18 @@ def test_a_point_leads_to_its_item_and_back(opened, index):
     apart = np.linalg.norm(places[:, None] - places, axis=2) + 1e9 * np.eye(len(places))
     number = int(apart.min(axis=1).argmax())  # that of which no other is near
     page.mouse.move(*places[number])
-    expect(page.locator(".maptip .id")).to_have_text(index.ids[number])
+    expect(page.locator(".maptip .id")).to_have_text(clean(index.ids[number]))
     page.mouse.click(*places[number])
     page.wait_for_selector(".why")
-    expect(page.locator("h1")).to_have_text(index.ids[number])
+    expect(page.locator("h1")).to_have_text(clean(index.ids[number]))
     page.click("text=On the map")
     page.wait_for_selector(".map")
     assert f"item={number}" in page.url
-    expect(page.locator(".maptip .id")).to_have_text(index.ids[number])
+    expect(page.locator(".maptip .id")).to_have_text(clean(index.ids[number]))
     box = page.locator(".map").bounding_box()
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)  # it is in the middle
     page.wait_for_selector(".why")
-    expect(page.locator("h1")).to_have_text(index.ids[number])
+    expect(page.locator("h1")).to_have_text(clean(index.ids[number]))
 
 
 def test_dragging_moves_the_map_and_back_restores_it(opened, index):
@@ -117,7 +118,7 @@ def test_dragging_moves_the_map_and_back_restores_it(opened, index):
     assert "zoom=" in moved
     number = int(places[:, 0].argmin())
     page.mouse.move(*(places[number] + [80, -40]))
-    expect(page.locator(".maptip .id")).to_have_text(index.ids[number])
+    expect(page.locator(".maptip .id")).to_have_text(clean(index.ids[number]))
     page.click("nav >> text=Items")
     page.wait_for_selector(".gridbox")
     page.go_back()
@@ -188,10 +189,10 @@ def test_the_map_is_used_by_keyboard_alone(opened, index):
     middle = np.linalg.norm(places - (places.min(axis=0) + places.max(axis=0)) / 2, axis=1)
     shown = index.ids[int(middle.argmin())]
     page.mouse.wheel(0, 60)  # moves the page, not the pointer
-    expect(page.locator(".maptip .id")).to_have_text(shown)
+    expect(page.locator(".maptip .id")).to_have_text(clean(shown))
     page.keyboard.press("Enter")
     page.wait_for_selector(".why")
-    expect(page.locator("h1")).to_have_text(shown)
+    expect(page.locator("h1")).to_have_text(clean(shown))
 
 
 def test_an_item_opens_while_the_map_moves(opened, index):

@@ -44,7 +44,7 @@ def test_results_show_the_beginnings_of_texts(place, name):
     assert printed[1].split() == ["score", "by", "words", "class", "item", "beginning"]
     for line, hit in zip(printed[2:], hits, strict=True):
         assert f"{hit['similarity_by_words']:.4f}" in line
-        assert line.endswith(hit["snippet"]) or (line.endswith("…") and 90 < len(line) <= 100)
+        assert line.endswith(hit["snippet"]) or (line.endswith("…") and 70 < len(line) <= 80)
 
 
 def test_results_show_the_first_columns_of_rows_and_only_names_of_images(place):

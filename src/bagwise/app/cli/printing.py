@@ -76,8 +76,10 @@ def make_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> Any:
 def fit_last(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[list[str]]:
     """Shorten the cells of the last column, so that a table is as wide as the terminal, or as `_WIDTH` without one.
 
+    Here a terminal has 80 columns, and the last cell its least width:
+
     >>> fit_last(["id", "text"], [["a" * 70, "b" * 70]])[0][1]
-    'bbbbbbbbbbbbbbbbbbbbbbbbbbb…'
+    'bbbbbbbbbbbbbbbbbbbbbbb…'
     """
     width = shutil.get_terminal_size((_WIDTH, 24)).columns
     others = [max(map(len, column)) + 2 for column in zip(heads, *rows, strict=True) if any(column[1:])][:-1]

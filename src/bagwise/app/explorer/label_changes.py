@@ -107,6 +107,9 @@ class LabelChanges:
             self.refitted = refitted(index, scored, labels)
         except BagwiseError as error:
             self.refitted = {"problem": str(error)}
+        except Exception as error:
+            self.refitted = {"problem": f"Internal error of bagwise: {type(error).__name__}: {error}"}
+            raise
         finally:
             self.running = False
 
@@ -124,18 +127,21 @@ def refitted(index: ItemIndex, scored: ItemScores, labels: dict[str, str]) -> di
     options = FitOptions(**fitted | {"n_groups": model.n_groups})
     source = open_source(index.source, options.with_changes(**index.reading))
     collection, note = relabelled(source, labels, "the page Labels")
+    fair = scored.fair & (scored.codes >= 0)
+    kept = fair & np.array([labels.get(id) != "" for id in index.ids])
+    if not kept.any():
+        raise BagwiseError("No label that is kept has a held-out answer, so the errors cannot be compared.")
     path = run_fit(collection, options).model.path
     if path is None or model.n_groups not in path.sizes:
         raise BagwiseError("The new model was not cross-validated: too few items of a class are left.")
     number = {name: code for code, name in enumerate(model.classes)}
     codes = np.array([number.get(labels.get(id) or "", -1) for id in index.ids])
-    kept = (scored.codes >= 0) & scored.fair & np.array([labels.get(id) != "" for id in index.ids])
     predicted = scored.top.predicted
     row = path.sizes.index(model.n_groups)
     new = np.where(codes >= 0, codes, scored.codes)
     return {
         "note": note,
-        "before": float((predicted != scored.codes)[scored.fair & (scored.codes >= 0)].mean()),
+        "before": float((predicted != scored.codes)[fair].mean()),
         "old_answers": float((predicted != new)[kept].mean()),
         "after": path.errors[row],
         "standard_error": path.standard_errors[row],

@@ -124,7 +124,7 @@ def plan_fit(source: Any, **options: Any) -> FitPlan:
         raise BagwiseError(f"{collection.source} has {how_many(n_words, 'words')}; merging needs at least 2.")
     check_groups(chosen, n_words)
     if not classes and collection.classes:
-        log.notes.append("All items are of one class, so words were merged without using classes.")
+        log.notes.append("All labels are of one class, so words were merged without using classes.")
     validated = codes is not None and enough_for_folds(codes, classes, chosen, log)
     method = choose_method(chosen, modality, len(classes), words.vocabularies)
     if MODALITIES[modality].rows:

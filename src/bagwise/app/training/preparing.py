@@ -253,7 +253,7 @@ def prepare(
         codes = codes[codes >= 0]  # others come last
         _check_classes(test, classes)  # all items of a class may have been skipped
     elif use_classes and data.collection.classes:
-        log.notes.append("All items are of one class, so words were merged without using classes.")
+        log.notes.append("All labels are of one class, so words were merged without using classes.")
     if data.rows is not None:
         data, codes = _sampled(data, data.rows, codes, classes, options, log)
     return Prepared(data, classes, codes, test, log, options, opened.notes, steps)
@@ -355,6 +355,8 @@ def _labelled(collection: Collection, log: FitLog, options: FitOptions | None, w
         )
     has = collection.n_labels > 0
     if has.all() or not has.any():
+        return collection
+    if options is not None and len(collection.classes) == 1:  # nothing is learned from classes
         return collection
     if options is not None and helps_unlabelled(collection, options):
         return collection[np.concatenate([np.flatnonzero(has), np.flatnonzero(~has)])]
