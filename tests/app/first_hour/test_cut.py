@@ -28,8 +28,10 @@ def test_the_file_shrinks_and_answers_stay(tmp_path):
     some = [text for text, _ in texts(4, seed=7)]
     np.testing.assert_array_equal(small.decision_function(some), model.decision_function(some))
     np.testing.assert_array_equal(small.predict_proba(some), model.predict_proba(some))
-    assert small.group_names().tolist() == model.group_names().tolist()
-    assert small.explain(some[0]).to_dict() == model.explain(some[0]).to_dict()
+    assert small.group_names().tolist() == model.trim().group_names().tolist()  # without lifts, which larger cuts know
+    one, other = small.explain(some[0]), model.explain(some[0])
+    np.testing.assert_array_equal(one.contributions(), other.contributions())
+    assert one.words() == other.words()
     assert list(small.heads) == [2, 3, 4, 5]
     with pytest.raises(BagwiseError, match="from 1 to 5"):
         small.cut(6)
@@ -59,7 +61,8 @@ def test_trimmed_models_compute_the_same_at_their_size_and_below(name, tmp_path)
                 continue
             one, other = small.cut(k), model.cut(k)
             np.testing.assert_array_equal(one.lookup, other.lookup)
-            assert one.group_names().tolist() == other.group_names().tolist()
+            if max(other.heads, default=0) <= k:  # larger classifiers tell which words name a group, and are trimmed
+                assert one.group_names().tolist() == other.group_names().tolist()
             assert one.heads.get(k) == other.heads.get(k)
             n_columns = one.layout.n_cells * one.hierarchy.n_words
             counts = np.random.default_rng(k).integers(0, 5, (3, n_columns)).astype(float)

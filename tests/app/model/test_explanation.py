@@ -150,7 +150,8 @@ def test_groups_are_named_by_words_and_pairs_that_share_no_word():
         model = Model(**how, term="log", norm="l2", tokenizer={"ngram_range": [1, longest]})
         (group,) = model.describe_groups()
         assert ", ".join(group.words) == words
-        assert group.name == "+".join(group.words[:3]) + "…(6)" == model.group_names()[0]
+        assert "+".join(group.words[:3]) + "…(6)" == model.feature_names()[0]
+        assert group.name == "all words" == model.group_names()[0]
 
 
 def test_both_words_of_a_pair_are_lit_up():

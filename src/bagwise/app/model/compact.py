@@ -37,8 +37,9 @@ class SmallForms:
         """Return the model without what its number of groups does not need, so that its file is small.
 
         Merges that lead to more groups become a table from words to groups, and classifiers for more groups are left
-        out; it can still be cut at fewer groups. Features, scores and names of groups stay as they are. Edits are part
-        of the groups and can no longer be undone: ``provenance["n_edits"]`` has their number.
+        out; it can still be cut at fewer groups. Features and scores stay as they are, and so do names that people gave
+        to groups; others are named by their frequent words, since larger classifiers tell which words speak for a
+        class. Edits are part of the groups and can no longer be undone: ``provenance["n_edits"]`` has their number.
 
         Examples
         --------

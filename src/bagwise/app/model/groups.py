@@ -146,7 +146,7 @@ def typicality(
     ... )
     >>> typicality(model).round(2)
     array([0.61, 2.17, 1.79])
-    >>> model.group_names()
+    >>> model.feature_names()
     array(['cat+purr+the'], dtype=object)
     """
     frequency = _frequency(model, occurrences)
@@ -156,8 +156,8 @@ def typicality(
 
 def _frequency(model: Model, occurrences: NDArray[np.float64] | None) -> NDArray[np.float64]:
     if occurrences is None:
-        totals = model.word_totals
-        occurrences = np.ones(model.hierarchy.n_words) if totals is None else np.maximum(totals, 0.0)
+        occurrences = np.ones(model.hierarchy.n_words) if model.word_totals is None else model.word_totals
+    occurrences = np.maximum(occurrences, 0.0)  # sums of measurements may be negative
     if model.word_weights is None:
         return occurrences
     weights = model.word_weights.astype(np.float64)
