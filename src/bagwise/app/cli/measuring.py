@@ -1,4 +1,4 @@
-"""How well classes are told apart: precision, recall and F1 of each, and what is taken for what."""
+"""How well a model separates classes: precision, recall and F1 of each, and which are confused most."""
 
 from __future__ import annotations
 
